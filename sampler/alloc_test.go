@@ -1,0 +1,38 @@
+package sampler
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Once a sampler has seen rows of a kind, it allocates nothing.
+func TestNoAllocations(t *testing.T) {
+	row := make([]float32, 32000)
+	shapes["normal"](rand.New(rand.NewPCG(1, 1)), row)
+	history := []int32{1, 2, 3, 2, 1, 700, 31999}
+	for name, c := range plans {
+		s := mustNew(t, c)
+		var d Dist
+		pos := 0
+		assert.Zero(t, testing.AllocsPerRun(20, func() {
+			_, err := s.Pick(row, history, Draw{Pos: pos})
+			require.NoError(t, err)
+			pos++
+		}), "Pick, %s", name)
+		assert.Zero(t, testing.AllocsPerRun(20, func() {
+			require.NoError(t, s.Dist(&d, row, history))
+		}), "Dist, %s", name)
+		assert.Zero(t, testing.AllocsPerRun(20, func() {
+			d.Draw(Draw{Pos: pos})
+			d.ProbOf(5)
+		}), "Dist.Draw, %s", name)
+	}
+	var top []TokenLogProb
+	assert.Zero(t, testing.AllocsPerRun(20, func() {
+		LogProb(row, 3)
+		top = TopLogProbs(top[:0], row, 20)
+	}), "log-probabilities")
+}

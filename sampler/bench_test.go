@@ -1,0 +1,133 @@
+package sampler
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// benchRows returns rows like those of a model: normally distributed, a few
+// tokens far above the rest.
+func benchRows(n int) [][]float32 {
+	r := rand.New(rand.NewPCG(1, 2))
+	rows := make([][]float32, 4)
+	for i := range rows {
+		rows[i] = make([]float32, n)
+		for j := range rows[i] {
+			rows[i][j] = float32(r.NormFloat64() * 3)
+		}
+		for j := range 20 {
+			rows[i][r.IntN(n)] = float32(18 - j/2)
+		}
+	}
+	return rows
+}
+
+func BenchmarkPick(b *testing.B) {
+	penalised := Default()
+	penalised.RepeatPenalty, penalised.FrequencyPenalty = 1.1, 0.1
+	history := make([]int32, 500)
+	for i := range history {
+		history[i] = int32(i * 7)
+	}
+	for _, bench := range []struct {
+		name string
+		c    Config
+	}{
+		{"greedy", Config{}},
+		{"default", Default()},
+		{"penalties", penalised},
+		{"top_k=1000", Config{Temperature: 0.8, TopK: 1000}},
+		{"min_p", Config{Temperature: 0.8, MinP: 0.05}},
+		{"top_p", Config{Temperature: 0.8, TopP: 0.95}},
+		{"temperature", Config{Temperature: 0.8}},
+	} {
+		for _, n := range []int{49152, 128256, 262144} {
+			b.Run(fmt.Sprintf("%s/%d", bench.name, n), func(b *testing.B) {
+				s, err := New(bench.c)
+				if err != nil {
+					b.Fatal(err)
+				}
+				rows, i := benchRows(n), 0
+				for b.Loop() {
+					if _, err := s.Pick(rows[i%len(rows)], history, Draw{Pos: i}); err != nil {
+						b.Fatal(err)
+					}
+					i++
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkDist(b *testing.B) {
+	for _, bench := range []struct {
+		name string
+		c    Config
+	}{
+		{"default", Default()},
+		{"top_p", Config{Temperature: 0.8, TopP: 0.95}},
+		{"temperature", Config{Temperature: 0.8}},
+	} {
+		for _, n := range []int{49152, 128256, 262144} {
+			b.Run(fmt.Sprintf("%s/%d", bench.name, n), func(b *testing.B) {
+				s, err := New(bench.c)
+				if err != nil {
+					b.Fatal(err)
+				}
+				var d Dist
+				rows, i := benchRows(n), 0
+				for b.Loop() {
+					if err := s.Dist(&d, rows[i%len(rows)], nil); err != nil {
+						b.Fatal(err)
+					}
+					i++
+				}
+			})
+		}
+	}
+}
+
+// Rows whose order or values suit a running threshold badly.
+func BenchmarkPickAdverse(b *testing.B) {
+	const n = 128256
+	ascending, equal, masked := make([]float32, n), make([]float32, n), make([]float32, n)
+	for i := range n {
+		ascending[i] = float32(i) * 20 / n
+		masked[i] = float32(math.Inf(-1))
+	}
+	masked[n/2] = 1
+	for name, row := range map[string][]float32{"ascending": ascending, "equal": equal, "masked": masked} {
+		for _, bench := range []struct {
+			name string
+			c    Config
+		}{{"default", Default()}, {"temperature", Config{Temperature: 0.8}}} {
+			b.Run(name+"/"+bench.name, func(b *testing.B) {
+				s, _ := New(bench.c)
+				i := 0
+				for b.Loop() {
+					if _, err := s.Pick(row, nil, Draw{Pos: i}); err != nil {
+						b.Fatal(err)
+					}
+					i++
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkLogProb(b *testing.B) {
+	row := benchRows(128256)[0]
+	for b.Loop() {
+		LogProb(row, 5)
+	}
+}
+
+func BenchmarkTopLogProbs(b *testing.B) {
+	row := benchRows(128256)[0]
+	var dst []TokenLogProb
+	for b.Loop() {
+		dst = TopLogProbs(dst[:0], row, 20)
+	}
+}

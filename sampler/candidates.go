@@ -1,0 +1,401 @@
+package sampler
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// A Candidate is a token that may still be drawn.
+type Candidate struct {
+	ID    int32
+	Logit float32
+}
+
+// Candidates are the tokens that the filters have left so far. They begin as a
+// whole row of logits; the first filter that removes tokens turns the row into
+// a list. The methods work on either form, and report bad logits to the
+// sampler themselves, which ends the call with that error.
+//
+// Temperature does not touch logits: they stay on the scale of the model, and
+// [Candidates.Temperature] says what they are to be divided by.
+type Candidates struct {
+	row    []float32   // the caller's logits, indexed by token
+	list   []Candidate // the survivors, once listed
+	listed bool
+	sorted bool    // list is in order
+	temp   float64 // product of the temperatures applied so far
+	err    error   // the first error met
+
+	undo    []Candidate // patched entries of row, with their former logits
+	patcher string      // the last filter that patched row
+
+	counts  []int32   // scratch of penalties: occurrences by token, all zero between calls
+	window  []int32   // scratch of penalties: the distinct tokens in the window
+	ranks   []rank    // scratch of KeepTop and Sort
+	spare   []rank    // scratch of Sort
+	weights []float64 // result of weigh
+}
+
+// open begins a call on a row.
+func (c *Candidates) open(row []float32) {
+	c.row, c.list, c.undo = row, c.list[:0], c.undo[:0]
+	c.listed, c.sorted, c.temp, c.err, c.patcher = false, false, 1, nil, ""
+}
+
+// close puts the row back as it was and lets go of it.
+func (c *Candidates) close() {
+	for _, p := range slices.Backward(c.undo) {
+		c.row[p.ID] = p.Logit
+	}
+	c.row, c.undo = nil, c.undo[:0]
+}
+
+// Temperature returns what the logits are to be divided by: 1 until the
+// temperature filter has run.
+func (c *Candidates) Temperature() float64 { return c.temp }
+
+// score is what the draw adds noise to.
+func (c *Candidates) score(logit float32) float64 { return float64(logit) / c.temp }
+
+// Logit returns the logit of a token, and whether it is a candidate.
+func (c *Candidates) Logit(token int32) (float32, bool) {
+	i := c.find(token)
+	switch {
+	case i < 0:
+		return negInf, false
+	case c.listed:
+		return c.list[i].Logit, true
+	}
+	return c.row[i], c.row[i] != negInf
+}
+
+// SetLogit changes the logit of a token; -Inf bans it. A token that is not a
+// candidate is left alone.
+func (c *Candidates) SetLogit(token int32, logit float32) {
+	i := c.find(token)
+	switch {
+	case i < 0:
+	case !(logit <= math.MaxFloat32):
+		c.fail(logitError(i, logit))
+	case !c.listed:
+		if c.row[i] != negInf {
+			c.undo = append(c.undo, Candidate{token, c.row[i]})
+			c.row[i] = logit
+		}
+	case logit == negInf:
+		c.list = slices.Delete(c.list, i, i+1)
+	default:
+		c.list[i].Logit = logit
+		c.sorted = false
+	}
+}
+
+// find returns where a token stands in the row or the list, or -1.
+func (c *Candidates) find(token int32) int {
+	if !c.listed {
+		if uint(token) < uint(len(c.row)) {
+			return int(token)
+		}
+		return -1
+	}
+	return slices.IndexFunc(c.list, func(x Candidate) bool { return x.ID == token })
+}
+
+// List returns the candidates, in order only after [Candidates.Sort]. Their
+// logits may be changed in place. It is valid until another method is called.
+func (c *Candidates) List() []Candidate {
+	c.expand()
+	c.sorted = false
+	return c.list
+}
+
+// Probs returns the probabilities of the candidates, in the order of
+// [Candidates.List], at the temperature so far. It is valid until another
+// method is called.
+func (c *Candidates) Probs() []float64 {
+	c.expand()
+	total := c.weigh()
+	for i := range c.weights {
+		c.weights[i] /= total
+	}
+	return c.weights
+}
+
+// Max returns the highest logit.
+func (c *Candidates) Max() float32 {
+	if c.listed {
+		if c.sorted && len(c.list) > 0 {
+			return c.list[0].Logit
+		}
+		best := negInf
+		for _, x := range c.list {
+			best = max(best, x.Logit)
+		}
+		return best
+	}
+	best := negInf
+	for i := nextAbove(c.row, 0, best); i < len(c.row); i = nextAbove(c.row, i+1, best) {
+		best = c.row[i]
+		if !(best <= math.MaxFloat32) {
+			c.fail(logitError(i, best))
+			break
+		}
+	}
+	c.checkRow(best > negInf)
+	return best
+}
+
+// Keep removes the candidates that keep does not want.
+func (c *Candidates) Keep(keep func(Candidate) bool) {
+	c.expand()
+	c.list = slices.DeleteFunc(c.list, func(x Candidate) bool { return !keep(x) })
+}
+
+// KeepTop removes all but the first n candidates: those with the highest
+// logits, of equals those with the lowest ids.
+func (c *Candidates) KeepTop(n int) {
+	switch {
+	case n <= 0:
+		c.expand()
+		c.list = c.list[:0]
+	case c.listed && len(c.list) <= n:
+	case c.listed && c.sorted:
+		c.list = c.list[:n]
+	case c.listed:
+		c.rankList()
+		selectTop(c.ranks, n)
+		c.listRanks(n)
+	case n < len(c.row):
+		c.keepTopOfRow(n)
+	default:
+		c.expand()
+	}
+}
+
+// keepTopOfRow reads the row once. It holds up to 2n candidates; when there
+// are so many, the best n stay, and the worst of them is what a later token
+// must exceed. A later token that equals it loses on its id.
+func (c *Candidates) keepTopOfRow(n int) {
+	c.listed, c.sorted = true, false
+	floor := c.sampleFloor(n)
+	ranks := c.ranks[:0]
+	for i := nextAbove(c.row, 0, floor); i < len(c.row); i = nextAbove(c.row, i+1, floor) {
+		x := Candidate{int32(i), c.row[i]}
+		if !(x.Logit <= math.MaxFloat32) {
+			c.fail(logitError(i, x.Logit))
+			return
+		}
+		if ranks = append(ranks, rankOf(x)); len(ranks) == 2*n {
+			selectTop(ranks, n)
+			ranks = ranks[:n]
+			floor = slices.Max(ranks).candidate().Logit
+		}
+	}
+	c.checkRow(len(ranks) > 0)
+	c.ranks = ranks
+	selectTop(ranks, n)
+	c.listRanks(min(n, len(ranks)))
+}
+
+// sampleFloor returns a number that n logits of the row exceed, or -Inf, from
+// a look at 8n tokens all over the row. It spares keepTopOfRow most tokens of a
+// row whose logits rise.
+func (c *Candidates) sampleFloor(n int) float32 {
+	step := len(c.row) / (8 * n)
+	if step < 8 {
+		return negInf
+	}
+	ranks := c.ranks[:0]
+	for i := 0; i < len(c.row); i += step {
+		if v := c.row[i]; v > negInf {
+			ranks = append(ranks, rankOf(Candidate{int32(i), v}))
+		}
+	}
+	c.ranks = ranks
+	if len(ranks) < n {
+		return negInf
+	}
+	selectTop(ranks, n)
+	return math.Nextafter32(slices.Max(ranks[:n]).candidate().Logit, negInf)
+}
+
+// rankList makes c.ranks from the list.
+func (c *Candidates) rankList() {
+	c.ranks = c.ranks[:0]
+	for _, x := range c.list {
+		c.ranks = append(c.ranks, rankOf(x))
+	}
+}
+
+// listRanks makes the list from the first n of c.ranks.
+func (c *Candidates) listRanks(n int) {
+	c.list = c.list[:0]
+	for _, r := range c.ranks[:n] {
+		c.list = append(c.list, r.candidate())
+	}
+}
+
+// KeepAbove removes the candidates whose logit is below the bound, except the
+// first least ones.
+func (c *Candidates) KeepAbove(bound float64, least int) {
+	if !c.listed {
+		c.listAbove(bound)
+		if len(c.list) < least {
+			c.listed = false // the row still has them all
+			c.KeepTop(least)
+		}
+		return
+	}
+	n := 0
+	for _, x := range c.list {
+		if float64(x.Logit) >= bound {
+			n++
+		}
+	}
+	c.KeepTop(max(n, least))
+}
+
+// listAbove makes the list from the tokens of the row whose logit is at least
+// the bound. None of them is banned.
+func (c *Candidates) listAbove(bound float64) {
+	floor := float32(bound)
+	if float64(floor) >= bound {
+		floor = math.Nextafter32(floor, negInf)
+	}
+	c.listed, c.sorted = true, false
+	list := c.list[:0]
+	for i := nextAbove(c.row, 0, floor); i < len(c.row); i = nextAbove(c.row, i+1, floor) {
+		v := c.row[i]
+		if !(v <= math.MaxFloat32) {
+			c.fail(logitError(i, v))
+			return
+		}
+		list = append(list, Candidate{int32(i), v})
+	}
+	c.list = list
+}
+
+// listMass makes the list from the most likely tokens of the row: at least
+// those that reach probability p together, and few more. It returns the mass of
+// the whole row on the scale of weigh.
+func (c *Candidates) listMass(p float64) float64 {
+	top := c.Max()
+	if c.err != nil {
+		return 0
+	}
+	var mass depths
+	massByDepth(c.row, top, 1/c.temp, &mass)
+	total := mass.total()
+	d, sum := 0, mass[0]
+	for ; d < len(mass)-1 && sum < p*total*(1+1e-9); d++ {
+		sum += mass[d+1]
+	}
+	bound := math.Inf(-1)
+	if d < len(mass)-1 {
+		bound = float64(top) - float64(d+1)*c.temp*(math.Ln2/depthsPerBit)
+	}
+	c.listAbove(bound)
+	return total
+}
+
+// expand makes the list, if it does not exist yet, from every token of the row
+// that is not banned.
+func (c *Candidates) expand() {
+	if !c.listed {
+		c.listAbove(math.Inf(-1))
+		c.checkRow(len(c.list) > 0)
+	}
+}
+
+// Sort puts the list in order: the highest logit first, of equals the lowest
+// id.
+func (c *Candidates) Sort() {
+	c.expand()
+	if !c.sorted {
+		c.rankList()
+		c.spare = sortRanks(c.ranks, c.spare)
+		c.listRanks(len(c.ranks))
+		c.sorted = true
+	}
+}
+
+// weigh fills c.weights with exp((logit - Max) / Temperature) for the list and
+// returns the sum.
+func (c *Candidates) weigh() float64 {
+	top, inv, total := float64(c.Max()), 1/c.temp, 0.0
+	c.weights = c.weights[:0]
+	for _, x := range c.list {
+		w := math.Exp((float64(x.Logit) - top) * inv)
+		c.weights = append(c.weights, w)
+		total += w
+	}
+	return total
+}
+
+// fail notes the first error and leaves no candidate.
+func (c *Candidates) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+	c.list, c.listed = c.list[:0], true
+}
+
+// checkRow fails if a look at the whole row has found nothing to keep.
+func (c *Candidates) checkRow(found bool) {
+	switch {
+	case found || c.err != nil:
+	case c.patcher != "":
+		c.fail(fmt.Errorf("sampler: %w after %s", ErrNoCandidates, c.patcher))
+	default:
+		c.fail(fmt.Errorf("sampler: %w: every logit is -Inf", ErrNoCandidates))
+	}
+}
+
+// check looks at what a user's own step has left in the list.
+func (c *Candidates) check() {
+	if !c.listed || c.err != nil {
+		return
+	}
+	for _, x := range c.list {
+		if !(x.Logit <= math.MaxFloat32) {
+			c.fail(logitError(int(x.ID), x.Logit))
+			return
+		}
+	}
+	c.list = slices.DeleteFunc(c.list, func(x Candidate) bool { return x.Logit == negInf })
+}
+
+// drawList returns the winner of the draw among the list.
+func (c *Candidates) drawList(k key) int32 {
+	best, top := c.list[0], c.score(c.list[0].Logit)+k.gumbel(c.list[0].ID)
+	for _, x := range c.list[1:] {
+		if s := c.score(x.Logit) + k.gumbel(x.ID); s > top || s == top && x.ID < best.ID {
+			best, top = x, s
+		}
+	}
+	return best.ID
+}
+
+// drawRow returns the winner of the draw among the whole row. Only for tokens
+// that nextContender does not rule out is the noise computed.
+func (c *Candidates) drawRow(k key) int32 {
+	best, f := -1, newFence(c.temp)
+	top := math.Inf(-1)
+	for i := nextContender(c.row, 0, f, k); i < len(c.row); i = nextContender(c.row, i+1, f, k) {
+		v := c.row[i]
+		if !(v <= math.MaxFloat32) {
+			c.fail(logitError(i, v))
+			return 0
+		}
+		if v == negInf { // cannot win; passes only before the first that can
+			continue
+		}
+		if s := c.score(v) + k.gumbel(int32(i)); s > top {
+			best, top = i, s
+			f.raise(top)
+		}
+	}
+	c.checkRow(best >= 0)
+	return int32(best)
+}

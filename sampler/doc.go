@@ -1,0 +1,54 @@
+// Package sampler chooses the next token from a row of logits.
+//
+// A [Config] names the filters and their strengths, [New] compiles it into a
+// [Sampler], and the sampler either picks a token ([Sampler.Pick]) or gives the
+// distribution it would pick from ([Sampler.Dist]). The filters, their meaning
+// and their order are those of llama.cpp, so the same settings mean the same
+// thing.
+//
+// # The chain
+//
+// Filters run one after the other, in the order of [DefaultOrder] unless
+// Config.Order says otherwise:
+//
+//	logit_bias   adds a number to the logits of chosen tokens
+//	penalties    lowers tokens that occurred lately
+//	top_k        keeps the k most likely tokens
+//	top_p        keeps the most likely tokens that together reach a probability
+//	min_p        keeps tokens not too far below the most likely one
+//	temperature  sharpens or flattens what is left; 0 keeps only the best
+//
+// A [Step] of your own takes its place among them by name.
+//
+// # Rules that hold everywhere
+//
+//   - Of two tokens the one with the higher logit comes first, of equals the
+//     one with the lower id: no result depends on how a sort is made.
+//   - The draw is a function. A token's noise follows from the seed, the
+//     position, the stream and the token ([Draw]), the winner is the token with
+//     the largest logit/temperature + noise. Nothing is remembered between
+//     draws, so the text does not depend on what else was drawn.
+//   - History is an argument. The penalties look at the tokens passed to the
+//     call and at nothing else; undoing a token means passing fewer.
+//   - Probabilities are summed in float64.
+//   - A logit of -Inf bans a token. A logit that is NaN or +Inf is an error
+//     ([ErrNaN], [ErrInf]), and so is a row with nothing left to draw from
+//     ([ErrNoCandidates]).
+//
+// # Cost
+//
+// A row is never copied or sorted as a whole unless its distribution is asked
+// for without a filter. The few logits that bias and penalties change are
+// changed in the caller's row and put back before the call returns. The first
+// filter that removes tokens reads the row once or twice and leaves a short
+// list, on which the others work; with temperature alone the draw itself
+// is that one reading. After its first calls a sampler allocates nothing.
+//
+// # Concurrency
+//
+// A Sampler owns scratch memory: one goroutine at a time may use it.
+// [Sampler.Clone] gives another with the same settings. The functions of the
+// package are safe for concurrent use.
+//
+// The package does not evaluate models and knows nothing of text.
+package sampler

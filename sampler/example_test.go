@@ -1,0 +1,76 @@
+package sampler_test
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sortes-llm/sortes/sampler"
+)
+
+func Example() {
+	c := sampler.Default()
+	c.TopK, c.Temperature = 3, 0.7
+	s, err := sampler.New(c)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	logits := []float32{2, 1, 0.5, 0, -1, -3} // from a model, indexed by token
+
+	var d sampler.Dist
+	if err := s.Dist(&d, logits, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(s)
+	for i := range d.Len() {
+		fmt.Printf("token %d: %.3f\n", d.Token(i), d.Prob(i))
+	}
+
+	var history []int32
+	for pos := range 8 {
+		token, err := s.Pick(logits, history, sampler.Draw{Seed: 3, Pos: pos})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		history = append(history, token)
+	}
+	fmt.Println(history)
+	// Output:
+	// top_k(3) -> top_p(0.95) -> min_p(0.05) -> temperature(0.7) -> draw
+	// token 0: 0.737
+	// token 1: 0.177
+	// token 2: 0.086
+	// [0 0 2 2 1 0 2 0]
+}
+
+// A filter of one's own stands in the order by its name.
+func ExampleStep() {
+	odd := sampler.StepFunc(func(c *sampler.Candidates, _ []int32) error {
+		c.Keep(func(x sampler.Candidate) bool { return x.ID%2 == 1 })
+		return nil
+	})
+	c := sampler.Config{
+		Temperature: 1,
+		TopK:        2,
+		Order:       slices.Insert(sampler.DefaultOrder(), 2, "odd"),
+		Steps:       map[string]sampler.Step{"odd": odd},
+	}
+	s, err := sampler.New(c)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var d sampler.Dist
+	if err := s.Dist(&d, []float32{2, 1, 0.5, 0, -1, -3}, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for i := range d.Len() {
+		fmt.Printf("token %d: %.3f\n", d.Token(i), d.Prob(i))
+	}
+	// Output:
+	// token 1: 0.731
+	// token 3: 0.269
+}

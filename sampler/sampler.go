@@ -1,0 +1,129 @@
+package sampler
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Errors of a row of logits. They are wrapped with the token or the filter
+// concerned.
+var (
+	// ErrNaN: a logit is not a number.
+	ErrNaN = errors.New("logit is NaN")
+	// ErrInf: a logit is +Inf.
+	ErrInf = errors.New("logit is +Inf")
+	// ErrNoCandidates: every token is banned.
+	ErrNoCandidates = errors.New("no token left to draw from")
+)
+
+// A Sampler turns rows of logits into tokens. It is made by [New]. One
+// goroutine at a time may use it.
+type Sampler struct {
+	chain []namedStep
+	c     Candidates
+}
+
+// New returns a sampler for a configuration. A value out of range is an error
+// that names it, as is a filter that is set but missing from the order.
+func New(c Config) (*Sampler, error) {
+	chain, err := compile(&c)
+	if err != nil {
+		return nil, err
+	}
+	return &Sampler{chain: chain}, nil
+}
+
+// Clone returns a sampler with the same settings and scratch memory of its
+// own, for another goroutine. The user's own steps are shared.
+func (s *Sampler) Clone() *Sampler { return &Sampler{chain: s.chain} }
+
+// String lists the filters that are on, first to last, with their settings.
+func (s *Sampler) String() string {
+	var b strings.Builder
+	for _, step := range s.chain {
+		b.WriteString(step.name)
+		if v, ok := step.Step.(fmt.Stringer); ok {
+			fmt.Fprintf(&b, "(%v)", v)
+		}
+		b.WriteString(" -> ")
+	}
+	return b.String() + "draw"
+}
+
+// Pick draws a token from a row of logits, which are indexed by token. The
+// history holds the tokens so far, prompt included. The token is the one that
+// [Dist.Draw] gives for the distribution of the same row.
+//
+// The logits may be changed during the call; on return, with or without an
+// error, they are as before. NaN among them is [ErrNaN], +Inf is [ErrInf],
+// nothing left to draw from is [ErrNoCandidates].
+func (s *Sampler) Pick(logits []float32, history []int32, at Draw) (int32, error) {
+	c := &s.c
+	defer c.close()
+	if err := s.run(logits, history); err != nil {
+		return 0, err
+	}
+	if !c.listed {
+		id := c.drawRow(at.key())
+		return id, c.err
+	}
+	return c.drawList(at.key()), nil
+}
+
+// Dist makes dst the distribution over the tokens that survive the chain. What
+// dst held is overwritten and its memory is used again. Logits, history and
+// errors are those of [Sampler.Pick]; after an error dst is empty.
+func (s *Sampler) Dist(dst *Dist, logits []float32, history []int32) error {
+	dst.reset()
+	c := &s.c
+	defer c.close()
+	if err := s.run(logits, history); err != nil {
+		return err
+	}
+	c.expand()
+	if c.err != nil {
+		return c.err
+	}
+	c.Sort()
+	dst.fill(c)
+	return nil
+}
+
+// run applies the chain to a row. On success there is something to draw from,
+// unless the row has not been looked at yet.
+func (s *Sampler) run(logits []float32, history []int32) error {
+	c := &s.c
+	c.open(logits)
+	for _, step := range s.chain {
+		patched := len(c.undo)
+		if err := step.Apply(c, history); err != nil {
+			return fmt.Errorf("sampler: %s: %w", step.name, err)
+		}
+		if step.own {
+			c.check()
+		}
+		if c.err == nil && c.listed && len(c.list) == 0 {
+			c.err = fmt.Errorf("sampler: %w after %s", ErrNoCandidates, step.name)
+		}
+		if c.err != nil {
+			return c.err
+		}
+		if len(c.undo) > patched {
+			c.patcher = step.name
+		}
+	}
+	return nil
+}
+
+// logitError describes a logit that can not be used.
+func logitError(token int, logit float32) error {
+	err := ErrInf
+	if logit != logit {
+		err = ErrNaN
+	}
+	return fmt.Errorf("sampler: token %d: %w", token, err)
+}
+
+var negInf = float32(math.Inf(-1))
