@@ -1,0 +1,84 @@
+package generate
+
+import (
+	"fmt"
+
+	"github.com/sortes-llm/sortes/eval"
+	"github.com/sortes-llm/sortes/sampler"
+)
+
+// A Request asks for one text. Only Prompt must be set: without anything else
+// the most probable token is taken at each step until the vocabulary's end
+// token or the end of the context.
+type Request struct {
+	// Prompt is the start of the sequence, at least one token, each in
+	// [0, Limits().Vocab), at most Limits().Context of them. It is read when
+	// the stream is ranged over, and not kept.
+	Prompt []int32
+
+	// MaxTokens bounds the tokens generated. 0 is no bound: the text ends at
+	// an end token, a stop string or the end of the context.
+	MaxTokens int
+
+	// PromptOnly evaluates the prompt, so that a later request that starts
+	// with it finds it in the cache, and generates nothing.
+	PromptOnly bool
+
+	// Sampling says how a token is chosen, Seed which draw it is. The token
+	// at position n, with n tokens before it, is a function of the logits,
+	// those n tokens, Sampling, Seed and n.
+	Sampling sampler.Config
+	Seed     uint64
+
+	// Stop ends the text before the first of these strings that is complete
+	// (of several that are complete at the same byte, before the longest).
+	// They are compared with the bytes of the tokens; none may be empty. No
+	// byte of the stop string is part of the text, nor any after it.
+	Stop []string
+
+	// EndTokens end the text besides those of the vocabulary. An end token
+	// is not part of the text, and is not yielded.
+	EndTokens []int32
+	// IgnoreEOG generates on through the end tokens of the vocabulary.
+	IgnoreEOG bool
+
+	// LogProbs asks for Token.LogProb, TopLogProbs for so many entries in
+	// Token.Top; TopLogProbs above 0 implies LogProbs.
+	LogProbs    bool
+	TopLogProbs int
+
+	// Stats, where not nil, is filled when the text has ended: before the
+	// stream yields its error, and before the loop over it is left. It is
+	// written on the goroutine that ranges over the stream.
+	Stats *Stats
+}
+
+// check reports what is wrong with a request for a model of these limits.
+func (r Request) check(l eval.Limits) error {
+	switch {
+	case len(r.Prompt) == 0:
+		return fmt.Errorf("generate: the prompt is empty: it needs at least one token")
+	case len(r.Prompt) > l.Context:
+		return fmt.Errorf("generate: %w: %d tokens in a context of %d", ErrPromptTooLong, len(r.Prompt), l.Context)
+	case r.MaxTokens < 0:
+		return fmt.Errorf("generate: MaxTokens is %d: it must be at least 0 (no bound)", r.MaxTokens)
+	case r.TopLogProbs < 0 || r.TopLogProbs > l.Vocab:
+		return fmt.Errorf("generate: TopLogProbs is %d: it must be in [0, %d]", r.TopLogProbs, l.Vocab)
+	}
+	for i, t := range r.Prompt {
+		if t < 0 || int(t) >= l.Vocab {
+			return fmt.Errorf("generate: prompt token %d is %d: %w of %d", i, t, eval.ErrToken, l.Vocab)
+		}
+	}
+	for i, t := range r.EndTokens {
+		if t < 0 || int(t) >= l.Vocab {
+			return fmt.Errorf("generate: end token %d is %d: %w of %d", i, t, eval.ErrToken, l.Vocab)
+		}
+	}
+	for i, s := range r.Stop {
+		if s == "" {
+			return fmt.Errorf("generate: stop string %d is empty", i)
+		}
+	}
+	return nil
+}

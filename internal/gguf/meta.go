@@ -1,0 +1,313 @@
+package gguf
+
+import (
+	"bytes"
+	"hash/maphash"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Limits of llama.cpp (llama-hparams.h), and some of our own that no model
+// comes near and that keep a lie from taking all memory or time.
+const (
+	maxLayers  = 512
+	maxExperts = 1024
+	maxTokens  = 1 << 22
+	maxToken   = 1 << 12 // bytes; some tokenizers recurse as deep
+	maxWidth   = 1 << 24 // rows, heads, windows of one layer
+)
+
+// meta looks metadata up, also by the keys of the file's architecture.
+type meta struct {
+	f    *File
+	kvs  map[string]*KV
+	arch string
+}
+
+// checkMeta checks what llama.cpp uses without a check of its own. A value of
+// another kind than llama.cpp expects is mostly left to it: it answers with an
+// error.
+func checkMeta(f *File) error {
+	m := &meta{f: f, kvs: make(map[string]*KV, len(f.KVs))}
+	for i := range f.KVs {
+		m.kvs[f.KVs[i].Key] = &f.KVs[i]
+	}
+	if err := m.checkKinds(); err != nil {
+		return err
+	}
+	kind, _ := m.text("general.type")
+	no, _ := m.uint("split.no")
+	if kind == "adapter" || no > 0 {
+		return nil // no parameters of a model in these
+	}
+	var ok bool
+	if m.arch, ok = m.text("general.architecture"); !ok || m.arch == "" {
+		return errorf("general.architecture is missing")
+	}
+	for _, check := range []func(*meta) error{
+		checkBounds, checkExperts, checkHeads, checkRope, checkVocab,
+	} {
+		if err := check(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkKinds checks the values that llama.cpp takes without looking at their
+// kind.
+func (m *meta) checkKinds() error {
+	for _, want := range []struct {
+		key  string
+		kind Kind
+	}{
+		{"general.type", KindString},
+		{"general.architecture", KindString},
+		{"adapter.type", KindString},
+		{"adapter.lora.alpha", KindFloat32},
+		{"split.no", KindUint16},
+		{"split.count", KindUint16},
+	} {
+		if kv := m.kvs[want.key]; kv != nil && kv.Value.Kind != want.kind {
+			return failf(kv.Offset, "%s is %v: it must be %v", want.key, kv.Value.Kind, want.kind)
+		}
+	}
+	return nil
+}
+
+// text returns a string value as C code sees it, which stops at a zero byte.
+func (m *meta) text(key string) (string, bool) {
+	kv := m.kvs[key]
+	if kv == nil {
+		return "", false
+	}
+	s, ok := kv.Value.Text()
+	s, _, _ = strings.Cut(s, "\x00")
+	return s, ok
+}
+
+func (m *meta) uint(key string) (uint64, bool) {
+	kv := m.kvs[key]
+	if kv == nil {
+		return 0, false
+	}
+	return kv.Value.Uint()
+}
+
+// get returns the entry of the architecture's own key.
+func (m *meta) get(key string) *KV { return m.kvs[m.arch+"."+key] }
+
+// num returns the u32 under one of the architecture's keys, or zero.
+func (m *meta) num(key string) uint64 {
+	kv := m.get(key)
+	if kv == nil || kv.Value.Kind != KindUint32 {
+		return 0
+	}
+	u, _ := kv.Value.Uint()
+	return u
+}
+
+// nums returns the 32-bit numbers under one of the architecture's keys, which
+// may hold one for all layers or an array of one per layer.
+func (m *meta) nums(key string) []uint64 {
+	kv := m.get(key)
+	if kv == nil {
+		return nil
+	}
+	switch kv.Value.Elem {
+	case KindUint32, KindInt32, KindBool:
+	default:
+		return nil
+	}
+	var nums []uint64
+	for e := range kv.Value.All() {
+		b, isBool := e.Bool()
+		i, _ := e.Int()
+		if isBool && b {
+			i = 1
+		}
+		nums = append(nums, uint64(uint32(i)))
+	}
+	return nums
+}
+
+// fail makes an error about one of the architecture's keys.
+func (m *meta) fail(key, format string, args ...any) error {
+	kv := m.get(key)
+	if kv == nil {
+		return errorf("%s.%s is missing: "+format, append([]any{m.arch, key}, args...)...)
+	}
+	return failf(kv.Offset, "%s is %v: "+format, append([]any{clip(kv.Key), kv.Value}, args...)...)
+}
+
+// checkBounds checks single numbers.
+func checkBounds(m *meta) error {
+	layers := m.num("block_count")
+	width := uint64(m.width())
+	for _, b := range []struct {
+		key       string
+		low, high uint64
+	}{
+		{"block_count", 1, maxLayers},
+		{"nextn_predict_layers", 0, layers},
+		{"expert_count", 0, maxExperts},
+		{"attention.head_count", 0, width},
+		{"attention.head_count_kv", 0, width},
+		{"attention.key_length", 0, width},
+		{"attention.value_length", 0, width},
+		{"attention.key_length_swa", 0, width},
+		{"attention.value_length_swa", 0, width},
+		{"vocab_size", 0, maxTokens},
+	} {
+		for _, n := range m.nums(b.key) {
+			if n < b.low || n > b.high {
+				return m.fail(b.key, "from %d to %d are allowed", b.low, b.high)
+			}
+		}
+	}
+	for _, key := range []string{
+		"attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon", "attention.group_norm_epsilon",
+	} {
+		if kv := m.get(key); kv != nil {
+			if x, ok := kv.Value.Float(); ok && !(x >= 0 && x <= math.MaxFloat32) {
+				return m.fail(key, "it must be a number that is not negative")
+			}
+		}
+	}
+	return nil
+}
+
+// width returns the largest dimension of the file's tensors, which no row of a
+// layer can exceed. The first part of a split model need not have that tensor.
+func (m *meta) width() int64 {
+	if n, _ := m.uint("split.count"); n > 1 {
+		return maxWidth
+	}
+	w := int64(1)
+	for i := range m.f.Tensors {
+		for _, d := range m.f.Tensors[i].Shape {
+			w = max(w, d)
+		}
+	}
+	return w
+}
+
+// checkExperts checks the numbers of a mixture of experts, as
+// llama_model_base::load_hparams asserts them.
+func checkExperts(m *meta) error {
+	experts := m.num("expert_count")
+	if strings.HasPrefix(m.arch, "hunyuan") && experts <= 1 {
+		return nil // taken for none
+	}
+	used := slices.Max(append(m.nums("expert_used_count"), 0))
+	groups := m.num("expert_group_count")
+	switch inGroups := m.num("expert_group_used_count"); {
+	case used > experts:
+		return m.fail("expert_used_count", "there are %d experts", experts)
+	case experts > 0 && used == 0:
+		return m.fail("expert_used_count", "some of the %d experts must be used", experts)
+	case groups > 0 && groups >= experts:
+		return m.fail("expert_group_count", "there are %d experts", experts)
+	case groups > 1 && experts%groups != 0:
+		return m.fail("expert_group_count", "it must divide the %d experts", experts)
+	case groups > 1 && (inGroups == 0 || inGroups >= groups):
+		return m.fail("expert_group_used_count", "there are %d groups", groups)
+	}
+	return nil
+}
+
+// checkHeads checks that a row of the cache, which llama.cpp allocates before it
+// compares heads with tensors, is no longer than a row of a tensor.
+func checkHeads(m *meta) error {
+	kv := m.nums("attention.head_count_kv")
+	if kv == nil {
+		kv = m.nums("attention.head_count")
+	}
+	most := slices.Max(append(kv, 0))
+	width := uint64(m.width())
+	for _, key := range []string{
+		"attention.key_length", "attention.value_length", "attention.key_length_swa", "attention.value_length_swa",
+	} {
+		if n := m.num(key); n*most > width {
+			return m.fail(key, "with %d heads the cache would have rows of %d elements, the tensors have %d at most", most, n*most, width)
+		}
+	}
+	return nil
+}
+
+// ropeless are the architectures without rotary positions.
+var ropeless = map[string]bool{
+	"clip": true, "gpt2": true, "gptj": true, "mpt": true, "refact": true, "bloom": true,
+	"mamba": true, "mamba2": true, "jamba": true, "jina-bert-v2": true, "t5": true, "t5encoder": true,
+	"jais": true, "rwkv6": true, "rwkv6qwen2": true, "rwkv7": true, "arwkv7": true,
+	"wavtokenizer-dec": true, "nemotron_h": true, "nemotron_h_moe": true, "kimi-linear": true, "kimi-k3": true,
+}
+
+// checkRope checks the number of rotated elements of a head. Zero makes ggml
+// loop for ever, an odd number or one too large makes it abort.
+func checkRope(m *meta) error {
+	const key = "rope.scaling.type"
+	if kv := m.get(key); kv != nil {
+		s, ok := m.text(kv.Key)
+		if ok && !slices.Contains([]string{"none", "linear", "yarn", "longrope"}, s) {
+			return m.fail(key, "none, linear, yarn and longrope are known")
+		}
+	}
+	heads := append(m.nums("attention.head_count"), 0)[0]
+	if ropeless[m.arch] || heads == 0 {
+		return nil
+	}
+	size := m.num("embedding_length") / heads
+	if m.get("attention.key_length") != nil {
+		size = m.num("attention.key_length")
+	}
+	rotated := size
+	if m.get("rope.dimension_count") != nil {
+		rotated = m.num("rope.dimension_count")
+	}
+	sizeSWA, rotatedSWA := size, rotated
+	if m.get("attention.key_length_swa") != nil {
+		sizeSWA = m.num("attention.key_length_swa")
+	}
+	if m.get("rope.dimension_count_swa") != nil {
+		rotatedSWA = m.num("rope.dimension_count_swa")
+	}
+	if rotated == 0 || rotated%2 != 0 || rotated > size {
+		return m.fail("rope.dimension_count", "%d of the %d elements of a head would be rotated, not an even number from 2 to %d", rotated, size, size)
+	}
+	if rotatedSWA == 0 || rotatedSWA%2 != 0 || rotatedSWA > sizeSWA {
+		return m.fail("rope.dimension_count_swa", "%d of the %d elements of a head would be rotated, not an even number from 2 to %d", rotatedSWA, sizeSWA, sizeSWA)
+	}
+	return nil
+}
+
+// checkVocab checks the list of tokens.
+func checkVocab(m *meta) error {
+	kv := m.kvs["tokenizer.ggml.tokens"]
+	if kv == nil || kv.Value.Kind != KindArray || kv.Value.Elem != KindString {
+		return nil // llama.cpp answers with an error
+	}
+	n := kv.Value.Len()
+	if n < 1 || n > maxTokens {
+		return failf(kv.Offset, "%s has %d tokens: from 1 to %d are allowed", kv.Key, n, maxTokens)
+	}
+	seed := maphash.MakeSeed()
+	seen := make(map[uint64]int, n)
+	i := 0
+	for e := range kv.Value.All() {
+		text, _, _ := bytes.Cut(e.data[8:], []byte{0}) // as C code sees it
+		if len(text) > maxToken {
+			return failf(kv.Offset, "token %d has %d bytes: at most %d are allowed", i, len(text), maxToken)
+		}
+		if len(text) > 0 {
+			hash := maphash.Bytes(seed, text)
+			if j, ok := seen[hash]; ok {
+				return failf(kv.Offset, "tokens %d and %d are both %q", j, i, text)
+			}
+			seen[hash] = i
+		}
+		i++
+	}
+	return nil
+}
