@@ -163,7 +163,7 @@ func requireExact(m eval.Evaluator) error {
 
 // Close ends all streams with ErrClosed, interrupts the evaluation under way
 // and returns when the evaluator is free. Only the first call does anything.
-func (e *Engine) Close() error {
+func (e *Engine) Close() {
 	e.mu.Lock()
 	e.closed = true
 	for r := range e.open {
@@ -172,7 +172,6 @@ func (e *Engine) Close() error {
 	e.wake.Signal()
 	e.mu.Unlock()
 	<-e.stopped
-	return nil
 }
 
 // submit queues a request.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -40,9 +41,9 @@ func example() Request {
 }
 
 const (
-	exampleChunk  = 4
-	examplePrefil = 3
-	exampleEvals  = examplePrefil + 11
+	exampleChunk   = 4
+	examplePrompts = 3
+	exampleEvals   = examplePrompts + 11
 )
 
 // assertBegins checks that a text ends after n tokens, none of it lost.
@@ -72,7 +73,7 @@ func TestEvalFails(t *testing.T) {
 			}
 			assert.ErrorIs(t, o.err, errBoom)
 			assert.Equal(t, Failed, o.stats.Finish)
-			assertBegins(t, r, max(0, call-examplePrefil), o)
+			assertBegins(t, r, max(0, call-examplePrompts), o)
 
 			// The engine goes on, and what was evaluated is not evaluated again.
 			again := runRequest(t, t.Context(), e, r)
@@ -126,8 +127,8 @@ func TestNoSlotAlone(t *testing.T) {
 		m := tablemodel.New(tablemodel.Config{OnEval: at(call, func(context.Context) error { return fmt.Errorf("full: %w", eval.ErrNoSlot) })})
 		e := newEngine(t, m, Options{PrefillChunk: exampleChunk})
 		o := runRequest(t, t.Context(), e, r)
-		assertBegins(t, r, max(0, call-examplePrefil), o)
-		if call <= examplePrefil {
+		assertBegins(t, r, max(0, call-examplePrompts), o)
+		if call <= examplePrompts {
 			assert.ErrorIs(t, o.err, eval.ErrNoSlot)
 			assert.ErrorContains(t, o.err, "10 tokens")
 			assert.Equal(t, Failed, o.stats.Finish)
@@ -156,6 +157,43 @@ func TestNoSlotTogether(t *testing.T) {
 			assertSame(t, simulate(tablemodel.Hashed(0), 1024, all[i]), o, "no room from Eval %d on", call)
 		}
 	}
+}
+
+// Those that wait for room are served in the order in which they came.
+func TestNoSlotKeepsTheOrder(t *testing.T) {
+	gate := make(chan struct{})
+	var read [][]int32 // prompts, as they are evaluated
+	m := tablemodel.New(tablemodel.Config{Sequences: 2, OnEval: func(_ context.Context, n int, rows []eval.Row) error {
+		if n == 0 {
+			<-gate
+		}
+		if slices.ContainsFunc(rows, func(r eval.Row) bool { return r.Seq != rows[0].Seq }) {
+			return fmt.Errorf("full: %w", eval.ErrNoSlot)
+		}
+		if len(rows) > 1 {
+			var p []int32
+			for _, r := range rows {
+				p = append(p, r.Token)
+			}
+			read = append(read, p)
+		}
+		return nil
+	}})
+	e := newEngine(t, m, Options{})
+	var group sync.WaitGroup
+	var prompts [][]int32
+	for i := range 4 {
+		r := example()
+		r.Prompt = prompt(10, i)
+		prompts = append(prompts, r.Prompt[:9])
+		group.Go(func() {
+			assertSame(t, simulate(tablemodel.Hashed(0), 1024, r), runRequest(t, t.Context(), e, r))
+		})
+		waitFor(t, e, func() bool { return len(e.open) == i+1 })
+	}
+	close(gate)
+	group.Wait()
+	assert.Equal(t, prompts, read)
 }
 
 // What idle sequences hold is given up before a request has to wait.
@@ -199,7 +237,7 @@ func TestCancelAtEveryEval(t *testing.T) {
 				m := tablemodel.New(tablemodel.Config{NoRollback: noRollback, OnEval: cancelAt(call, interrupted, func() { cancel(why) })})
 				e := newEngine(t, m, Options{PrefillChunk: exampleChunk})
 				o := runRequest(t, ctx, e, r)
-				before := max(0, call-examplePrefil)
+				before := max(0, call-examplePrompts)
 				if !interrupted && o.err == nil {
 					// The Eval was over before the engine heard of it: no later than the end.
 					assertSame(t, whole, o)
@@ -287,9 +325,11 @@ func TestDoneContext(t *testing.T) {
 	e := newEngine(t, m, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	o := runRequest(t, ctx, e, example())
-	assert.ErrorIs(t, o.err, context.Canceled)
-	assert.Equal(t, Cancelled, o.stats.Finish)
+	for range 50 {
+		o := runRequest(t, ctx, e, example())
+		assert.ErrorIs(t, o.err, context.Canceled)
+		assert.Equal(t, Cancelled, o.stats.Finish)
+	}
 	assert.Zero(t, m.Counters().Evals)
 }
 
@@ -311,6 +351,40 @@ func TestSamplerFails(t *testing.T) {
 	assert.ErrorContains(t, o[0].err, "token 3 of the text")
 	assertBegins(t, all[0], 3, o[0])
 	assertSame(t, simulate(tablemodel.Hashed(0), 1024, all[1]), o[1])
+}
+
+// A filter of one request's own panics: its reader gets the panic, after the
+// text so far, and no one else notices.
+func TestFilterPanics(t *testing.T) {
+	m := tablemodel.New(tablemodel.Config{Sequences: 2})
+	e := newEngine(t, m, Options{})
+	other := make(chan outcome)
+	go func() { other <- runRequest(t, t.Context(), e, example()) }()
+	r := greedyFor(prompt(8, 1), 6)
+	r.Stats = &Stats{}
+	r.Sampling.Steps = map[string]sampler.Step{"mine": panicsAt(11)}
+	r.Sampling.Order = []string{"mine", "temperature"}
+	var got outcome
+	assert.PanicsWithValue(t, "my filter", func() {
+		for token, err := range e.Stream(t.Context(), r) {
+			require.NoError(t, err)
+			got.tokens = append(got.tokens, token)
+			got.text += token.Text
+		}
+	})
+	assert.Equal(t, Failed, r.Stats.Finish)
+	r.Sampling = sampler.Config{}
+	assertBegins(t, r, 3, got)
+	assertSame(t, simulate(tablemodel.Hashed(0), 1024, example()), <-other)
+}
+
+type panicsAt int
+
+func (p panicsAt) Apply(_ *sampler.Candidates, history []int32) error {
+	if len(history) == int(p) {
+		panic("my filter")
+	}
+	return nil
 }
 
 // An evaluator that cannot restore a sequence after an error empties it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -249,8 +250,16 @@ func (e *Engine) advance(p part) {
 }
 
 // choose draws the next token of a run from the logits of a row, and reports
-// whether the run goes on.
-func (e *Engine) choose(r *run, row int) bool {
+// whether the run goes on. A panic in the user's code (a filter, the
+// vocabulary) ends the run; its stream raises it again.
+func (e *Engine) choose(r *run, row int) (more bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.log.Error("choosing a token panicked", "panic", p, "stack", string(debug.Stack()))
+			e.finish(r, Failed, userPanic{p})
+			more = false
+		}
+	}()
 	logits := e.model.Logits(row)
 	token := Token{Index: len(r.tokens) - len(r.Prompt)}
 	id, err := r.sampler.Pick(logits, r.tokens, sampler.Draw{Seed: r.Seed, Pos: len(r.tokens)})
@@ -266,6 +275,11 @@ func (e *Engine) choose(r *run, row int) bool {
 	token.Bytes = e.vocab.Piece(id)
 	return e.commit(r, token)
 }
+
+// A userPanic is the error of a run whose user's code panicked.
+type userPanic struct{ value any }
+
+func (p userPanic) Error() string { return fmt.Sprintf("generate: panic: %v", p.value) }
 
 // commit adds a token to a run, and reports whether the run goes on.
 func (e *Engine) commit(r *run, t Token) bool {

@@ -83,7 +83,7 @@ func TestPrefillInCompany(t *testing.T) {
 	for i, r := range all {
 		assertSame(t, simulate(tablemodel.Hashed(0), 1024, r), <-outcomes[i])
 	}
-	assert.NoError(t, e.Close())
+	e.Close()
 	assert.Equal(t, [][]int{
 		{1, 0, 0}, // the prompt's first token
 		{1, 0, 0},
@@ -184,7 +184,19 @@ func TestDraftsWithoutRoom(t *testing.T) {
 		return nil
 	}
 	m := tablemodel.New(tablemodel.Config{OnEval: full})
-	e := newEngine(t, m, Options{drafter: &oracle{}})
+	d := &oracle{}
+	e := newEngine(t, m, Options{drafter: d})
 	r := greedyFor(prompt(10, 3), 21)
 	assertSame(t, simulate(tablemodel.Hashed(0), 1024, r), runRequest(t, t.Context(), e, r))
+	assert.Len(t, d.asked, 20, "the next round tries again; the last one needs none")
+}
+
+// A memory that cannot drop drafts gets no more of them.
+func TestDraftsWithoutRollback(t *testing.T) {
+	m := tablemodel.New(tablemodel.Config{NoRollback: true})
+	d := &oracle{mistakes: 16}
+	e := newEngine(t, m, Options{drafter: d})
+	r := greedyFor(prompt(10, 3), 21)
+	assertSame(t, simulate(tablemodel.Hashed(0), 1024, r), runRequest(t, t.Context(), e, r))
+	assert.Equal(t, []int{20, 14}, d.asked, "the first round is all right, the second is not")
 }

@@ -15,7 +15,7 @@ type sequence struct {
 	id   int
 	run  *run    // nil while idle
 	held []int32 // what an idle sequence holds
-	used uint64  // Engine.clock when it was released
+	used uint64  // Engine.clock when it was last released
 }
 
 // tokens returns what the sequence holds.
@@ -98,19 +98,13 @@ func commonPrefix(a, b []int32) int {
 	return n
 }
 
-// oldestIdle returns the idle sequence to overwrite: an empty one, or the one
-// that was idle longest, or nil.
+// oldestIdle returns the idle sequence to overwrite: one that was not used yet,
+// or else the one that was idle longest, or nil.
 func (e *Engine) oldestIdle() *sequence {
 	var oldest *sequence
 	for i := range e.sequences {
 		s := &e.sequences[i]
-		if s.run != nil {
-			continue
-		}
-		if len(s.held) == 0 {
-			return s
-		}
-		if oldest == nil || s.used < oldest.used {
+		if s.run == nil && (oldest == nil || s.used < oldest.used) {
 			oldest = s
 		}
 	}

@@ -20,7 +20,8 @@ import (
 // Token. The end of the text is no error: Request.Stats has the reason. A done
 // ctx ends the text at once, with an error that wraps context.Cause(ctx).
 // Leaving the loop ends it as well. Either interrupts an evaluation that no
-// other request shares.
+// other request shares. A panic in a filter of the request's own
+// (sampler.Config.Steps) is raised again here.
 //
 // The engine does not wait for the loop: generated tokens are kept for it. A
 // slow reader thus delays no other request, nor the end of its own, and the
@@ -63,6 +64,9 @@ func (e *Engine) Stream(ctx context.Context, request Request) iter.Seq2[Token, e
 					return
 				}
 			}
+		}
+		if p, ok := r.err.(userPanic); ok {
+			panic(p.value)
 		}
 		if r.err != nil {
 			if request.Stats != nil {

@@ -79,6 +79,8 @@ func TestText(t *testing.T) {
 		{"two stops, the longest overlap is held", []string{"xyz", "z!"}, []string{"wxyz"}, []texts{{"w"}}, "xyz"},
 		{"two stops, the longest head is held", []string{"b!", "abc"}, []string{"a", "b", "d"}, []texts{none, none, {"a", "b", "d"}, none}, ""},
 		{"the same stop twice", []string{"#", "#"}, []string{"#"}, []texts{{""}}, "#"},
+		{"stop that begins inside a rune", []string{"\xac!"}, []string{"€", "!"}, []texts{none, {"\uFFFD", ""}}, "\xac!"},
+		{"head of a stop that begins inside a rune", []string{"\xac!"}, []string{"€", "a"}, []texts{none, {"€", "a"}, none}, ""},
 		{"stop that is not UTF-8", []string{"\xac"}, []string{"€"}, []texts{{"\uFFFD"}}, "\xac"},
 	}
 	for _, test := range tests {

@@ -50,6 +50,7 @@ func BenchmarkPick(b *testing.B) {
 					b.Fatal(err)
 				}
 				rows, i := benchRows(n), 0
+				b.ReportAllocs()
 				for b.Loop() {
 					if _, err := s.Pick(rows[i%len(rows)], history, Draw{Pos: i}); err != nil {
 						b.Fatal(err)
@@ -78,6 +79,7 @@ func BenchmarkDist(b *testing.B) {
 				}
 				var d Dist
 				rows, i := benchRows(n), 0
+				b.ReportAllocs()
 				for b.Loop() {
 					if err := s.Dist(&d, rows[i%len(rows)], nil); err != nil {
 						b.Fatal(err)

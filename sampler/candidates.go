@@ -77,7 +77,7 @@ func (c *Candidates) SetLogit(token int32, logit float32) {
 	switch {
 	case i < 0:
 	case !(logit <= math.MaxFloat32):
-		c.fail(logitError(i, logit))
+		c.fail(logitError(int(token), logit))
 	case !c.listed:
 		if c.row[i] != negInf {
 			c.undo = append(c.undo, Candidate{token, c.row[i]})
@@ -122,7 +122,7 @@ func (c *Candidates) Probs() []float64 {
 	return c.weights
 }
 
-// Max returns the highest logit.
+// Max returns the highest logit, -Inf if there is no candidate.
 func (c *Candidates) Max() float32 {
 	if c.listed {
 		if c.sorted && len(c.list) > 0 {
@@ -236,8 +236,8 @@ func (c *Candidates) listRanks(n int) {
 	}
 }
 
-// KeepAbove removes the candidates whose logit is below the bound, except the
-// first least ones.
+// KeepAbove removes the candidates whose logit is below the bound. The first
+// least candidates stay in any case.
 func (c *Candidates) KeepAbove(bound float64, least int) {
 	if !c.listed {
 		c.listAbove(bound)

@@ -6,6 +6,19 @@
 // and their order are those of llama.cpp, so the same settings mean the same
 // thing.
 //
+//	s, err := sampler.New(sampler.Default())
+//	if err != nil {
+//		return err
+//	}
+//	for len(tokens) < limit {
+//		logits := evaluate(tokens) // of the model, for the token that comes next
+//		next, err := s.Pick(logits, tokens, sampler.Draw{Seed: seed, Pos: len(tokens)})
+//		if err != nil {
+//			return err
+//		}
+//		tokens = append(tokens, next)
+//	}
+//
 // # The chain
 //
 // Filters run one after the other, in the order of [DefaultOrder] unless
@@ -40,9 +53,9 @@
 // A row is never copied or sorted as a whole unless its distribution is asked
 // for without a filter. The few logits that bias and penalties change are
 // changed in the caller's row and put back before the call returns. The first
-// filter that removes tokens reads the row once or twice and leaves a short
-// list, on which the others work; with temperature alone the draw itself
-// is that one reading. After its first calls a sampler allocates nothing.
+// filter that removes tokens reads the row one to three times and leaves a
+// short list, on which the others work; with temperature alone the draw itself
+// is the only reading. After its first calls a sampler allocates nothing.
 //
 // # Concurrency
 //

@@ -351,7 +351,12 @@ func TestStepErrors(t *testing.T) {
 		{func(c *Candidates, _ []int32) error { c.SetLogit(1, nan); return nil }, ErrNaN, "sampler: token 1: logit is NaN"},
 		{func(c *Candidates, _ []int32) error { c.SetLogit(1, inf); return nil }, ErrInf, "sampler: token 1: logit is +Inf"},
 		{func(c *Candidates, _ []int32) error { c.List()[2].Logit = nan; return nil }, ErrNaN, "sampler: token 2: logit is NaN"},
-		{func(c *Candidates, _ []int32) error { c.List(); c.SetLogit(2, inf); return nil }, ErrInf, "sampler: token 2: logit is +Inf"},
+		{func(c *Candidates, _ []int32) error {
+			c.Keep(func(x Candidate) bool { return x.ID > 2 })
+			c.SetLogit(4, nan)
+			return nil
+		}, ErrNaN, "sampler: token 4: logit is NaN"},
+		{func(c *Candidates, _ []int32) error { c.KeepTop(1); c.SetLogit(1, inf); c.SetLogit(0, inf); return nil }, ErrInf, "sampler: token 0: logit is +Inf"},
 	} {
 		row := append([]float32(nil), rowA...)
 		s := mustNew(t, Config{Temperature: .5, Order: []string{"own", "temperature"}, Steps: map[string]Step{"own": test.step}})

@@ -106,15 +106,16 @@ var expTable = func() (t [expSteps]uint64) {
 // a relative error of 1e-11. No logit is above top or NaN. Tokens below the
 // reach of the histogram are left out: a million of them have a mass of 1e-13.
 func massByDepth(row []float32, top float32, inv float64, mass *depths) {
-	scale := inv * (expSteps * math.Log2E)
+	const step = math.Ln2 / expSteps
+	scale := inv / step
 	for _, v := range row {
 		x := (float64(v) - float64(top)) * scale // steps of the table, 0 or below
 		if !(x > 1-depthSteps*float64(len(mass))) {
 			continue
 		}
 		k := int(x - 0.5) // nearest
-		r := (x - float64(k)) * (math.Ln2 / expSteps)
-		p := 1 + r*(1+r*0.5)
+		r := x - float64(k)
+		p := 1 + r*(step+r*(step*step/2)) // exp(r*step)
 		e := math.Float64frombits(expTable[k&(expSteps-1)]+uint64(k>>expBits)<<52) * p
 		mass[uint(-k)/depthSteps%uint(len(mass))] += e
 	}

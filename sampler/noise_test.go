@@ -95,7 +95,8 @@ func chiSquaredZ(counts []int, expected func(i int) float64) float64 {
 // Along every walk the numbers are uniform, in their high, middle and low
 // bits, and neighbours, also at a distance, are independent.
 func TestNoiseAlongWalks(t *testing.T) {
-	n := draws(1 << 19)
+	t.Parallel()
+	n := draws(1 << 18)
 	for name, at := range walks {
 		x := make([]uint64, n)
 		for i := range x {
@@ -163,6 +164,7 @@ func TestAvalanche(t *testing.T) {
 // What is drawn for neighbouring seeds, positions and streams is independent:
 // every pair of winners among equal tokens comes equally often.
 func TestWinnersAreIndependent(t *testing.T) {
+	t.Parallel()
 	const k = 8
 	s := mustNew(t, Config{Temperature: 1})
 	row := make([]float32, k)
@@ -204,6 +206,7 @@ func chances(tail int) (probs []float64, row []float32) {
 // of hundreds of tokens with a chance of 1e-6 each has to come as often as it
 // should, too.
 func TestDrawFollowsTheDistribution(t *testing.T) {
+	t.Parallel()
 	n := draws(1000000)
 	check := func(name string, probs []float64, counts []int) {
 		t.Helper()

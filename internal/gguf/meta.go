@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"hash/maphash"
 	"math"
+	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -38,15 +40,18 @@ func checkMeta(f *File) error {
 	}
 	kind, _ := m.text("general.type")
 	no, _ := m.uint("split.no")
-	if kind == "adapter" || no > 0 {
-		return nil // no parameters of a model in these
+	if kind == "adapter" {
+		return checkAdapter(f)
+	}
+	if no > 0 {
+		return nil // the first part has the metadata
 	}
 	var ok bool
 	if m.arch, ok = m.text("general.architecture"); !ok || m.arch == "" {
 		return errorf("general.architecture is missing")
 	}
 	for _, check := range []func(*meta) error{
-		checkBounds, checkExperts, checkHeads, checkRope, checkVocab,
+		checkBounds, checkExperts, checkHeads, checkNeeded, checkRope, checkVocab,
 	} {
 		if err := check(m); err != nil {
 			return err
@@ -71,6 +76,18 @@ func (m *meta) checkKinds() error {
 	} {
 		if kv := m.kvs[want.key]; kv != nil && kv.Value.Kind != want.kind {
 			return failf(kv.Offset, "%s is %v: it must be %v", want.key, kv.Value.Kind, want.kind)
+		}
+	}
+	return nil
+}
+
+// checkAdapter checks what llama.cpp, which compares two dimensions with those of
+// the model's matrices, leaves out: there are more only for stacks of experts.
+func checkAdapter(f *File) error {
+	for i := range f.Tensors {
+		t := &f.Tensors[i]
+		if len(t.Shape) > 2 && t.Elements() != t.Shape[0]*t.Shape[1] && !strings.Contains(t.Name, "_exps") {
+			return failf(t.at, "tensor %q has the shape %d: an adapter's matrix has two dimensions", t.Name, t.Shape)
 		}
 	}
 	return nil
@@ -143,23 +160,40 @@ func (m *meta) fail(key, format string, args ...any) error {
 
 // checkBounds checks single numbers.
 func checkBounds(m *meta) error {
-	layers := m.num("block_count")
 	width := uint64(m.width())
+	layers := uint64(maxLayers)
+	if m.get("block_count") != nil {
+		layers = m.num("block_count")
+	}
 	for _, b := range []struct {
 		key       string
 		low, high uint64
+		archs     []string // all if none; a zero or a missing number is no fault in others
 	}{
-		{"block_count", 1, maxLayers},
-		{"nextn_predict_layers", 0, layers},
-		{"expert_count", 0, maxExperts},
-		{"attention.head_count", 0, width},
-		{"attention.head_count_kv", 0, width},
-		{"attention.key_length", 0, width},
-		{"attention.value_length", 0, width},
-		{"attention.key_length_swa", 0, width},
-		{"attention.value_length_swa", 0, width},
-		{"vocab_size", 0, maxTokens},
+		{"block_count", 1, maxLayers, nil},
+		{"decoder_block_count", 0, maxLayers, nil},
+		{"nextn_predict_layers", 0, layers, nil},
+		{"expert_count", 0, maxExperts, nil},
+		{"attention.head_count", 0, width, nil},
+		{"attention.head_count_kv", 0, width, nil},
+		{"attention.key_length", 0, width, nil},
+		{"attention.value_length", 0, width, nil},
+		{"attention.key_length_swa", 0, width, nil},
+		{"attention.value_length_swa", 0, width, nil},
+		{"vocab_size", 0, maxTokens, nil},
+		// llama.cpp divides by these.
+		{"wkv.head_size", 1, width, []string{"rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"}},
+		{"ssm.group_count", 1, width, []string{"mamba2", "granitehybrid", "falcon-h1", "nemotron_h", "nemotron_h_moe", "qwen3next", "qwen35", "qwen35moe"}},
+		{"full_attention_interval", 1, math.MaxUint32, []string{"qwen3next", "qwen35", "qwen35moe", "qwen4exp", "minimax-01"}},
+		{"interleave_moe_layer_step", 1, math.MaxUint32, []string{"ernie4_5-moe"}},
+		{"attention.group_norm_groups", 1, width, []string{"wavtokenizer-dec"}},
+		{"attention.output_group_count", 1, width, []string{"deepseek4", "dflash"}},
+		// Its logarithms leave the table outside this range.
+		{"attention.relative_buckets_count", 4, 255, []string{"t5", "t5encoder"}},
 	} {
+		if b.archs != nil && !slices.Contains(b.archs, m.arch) {
+			continue
+		}
 		for _, n := range m.nums(b.key) {
 			if n < b.low || n > b.high {
 				return m.fail(b.key, "from %d to %d are allowed", b.low, b.high)
@@ -178,10 +212,31 @@ func checkBounds(m *meta) error {
 	return nil
 }
 
+// checkNeeded checks what some architectures take for granted: they divide by the
+// number of heads, expect a cache with windows, or choose among the sections of a
+// rotation.
+func checkNeeded(m *meta) error {
+	for _, need := range []struct {
+		key   string
+		archs []string
+	}{
+		{"attention.head_count", []string{"olmo2", "phimoe", "gemma2", "gemma3", "deepseek2-ocr"}},
+		{"attention.sliding_window", []string{"afmoe"}},
+		{"rope.dimension_sections", []string{"qwen2vl", "paddleocr", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen4exp", "qwen3tts"}},
+	} {
+		n := m.nums(need.key)
+		if slices.Contains(need.archs, m.arch) && (len(n) == 0 || slices.Max(n[:min(3, len(n))]) == 0) {
+			return m.fail(need.key, "%s needs it and no zero", m.arch)
+		}
+	}
+	return nil
+}
+
 // width returns the largest dimension of the file's tensors, which no row of a
-// layer can exceed. The first part of a split model need not have that tensor.
+// layer can exceed. In a part of a split model and in a file of a vocabulary
+// alone that tensor may be absent.
 func (m *meta) width() int64 {
-	if n, _ := m.uint("split.count"); n > 1 {
+	if n, _ := m.uint("split.count"); n > 1 || len(m.f.Tensors) == 0 {
 		return maxWidth
 	}
 	w := int64(1)
@@ -276,6 +331,13 @@ func checkRope(m *meta) error {
 	if rotated == 0 || rotated%2 != 0 || rotated > size {
 		return m.fail("rope.dimension_count", "%d of the %d elements of a head would be rotated, not an even number from 2 to %d", rotated, size, size)
 	}
+	var sections uint64
+	for _, n := range m.nums("rope.dimension_sections") {
+		sections += n
+	}
+	if sections > size {
+		return m.fail("rope.dimension_sections", "the sum must not exceed the %d elements of a head", size)
+	}
 	if rotatedSWA == 0 || rotatedSWA%2 != 0 || rotatedSWA > sizeSWA {
 		return m.fail("rope.dimension_count_swa", "%d of the %d elements of a head would be rotated, not an even number from 2 to %d", rotatedSWA, sizeSWA, sizeSWA)
 	}
@@ -293,21 +355,94 @@ func checkVocab(m *meta) error {
 		return failf(kv.Offset, "%s has %d tokens: from 1 to %d are allowed", kv.Key, n, maxTokens)
 	}
 	seed := maphash.MakeSeed()
-	seen := make(map[uint64]int, n)
+	seen := make([]uint64, 1<<bits.Len(uint(2*n))) // hashes, at their place or the next free one
 	i := 0
 	for e := range kv.Value.All() {
-		text, _, _ := bytes.Cut(e.data[8:], []byte{0}) // as C code sees it
+		text := e.cText()
 		if len(text) > maxToken {
 			return failf(kv.Offset, "token %d has %d bytes: at most %d are allowed", i, len(text), maxToken)
 		}
 		if len(text) > 0 {
-			hash := maphash.Bytes(seed, text)
-			if j, ok := seen[hash]; ok {
-				return failf(kv.Offset, "tokens %d and %d are both %q", j, i, text)
+			hash := maphash.Bytes(seed, text) | 1
+			place := hash >> 1 & uint64(len(seen)-1)
+			for seen[place] != 0 {
+				if seen[place] == hash {
+					return failf(kv.Offset, "tokens %d and %d are both %q", kv.Value.find(text), i, text)
+				}
+				place = (place + 1) & uint64(len(seen)-1)
 			}
-			seen[hash] = i
+			seen[place] = hash
 		}
 		i++
 	}
+	if model, _ := m.text("tokenizer.ggml.model"); model == "rwkv" {
+		return checkBytes(kv)
+	}
 	return nil
+}
+
+// cText returns a string as C code sees it, which stops at a zero byte.
+func (v Value) cText() []byte {
+	text, _, _ := bytes.Cut(v.data[8:], []byte{0})
+	return text
+}
+
+// find returns the index of the first string that C code takes for text.
+func (v Value) find(text []byte) int {
+	i := 0
+	for e := range v.All() {
+		if bytes.Equal(e.cText(), text) {
+			break
+		}
+		i++
+	}
+	return i
+}
+
+// checkBytes checks that the tokenizer of RWKV finds a token wherever it finds
+// the beginning of one; it would search for ever.
+func checkBytes(kv *KV) error {
+	var begin, alone [256]bool
+	for e := range kv.Value.All() {
+		if text := unescape(e.cText()); len(text) > 0 {
+			begin[text[0]] = true
+			alone[text[0]] = alone[text[0]] || len(text) == 1
+		}
+	}
+	for c := range begin {
+		if begin[c] && !alone[c] {
+			return failf(kv.Offset, "tokens begin with the byte %#02x, but no token is that byte alone", c)
+		}
+	}
+	return nil
+}
+
+// unescape replaces \t, \n, \r and \xNN, as llama_unescape_rwkv_token does, and
+// takes any other escaped byte for itself.
+func unescape(s []byte) []byte {
+	var out []byte
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' || i+1 == len(s) {
+			out = append(out, s[i])
+			continue
+		}
+		i++
+		switch s[i] {
+		case 't':
+			out = append(out, '\t')
+		case 'n':
+			out = append(out, '\n')
+		case 'r':
+			out = append(out, '\r')
+		case 'x':
+			if i+2 < len(s) {
+				n, _ := strconv.ParseUint(string(s[i+1:i+3]), 16, 8)
+				out = append(out, byte(n))
+			}
+			i += 2
+		default:
+			out = append(out, s[i])
+		}
+	}
+	return out
 }

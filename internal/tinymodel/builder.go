@@ -58,33 +58,22 @@ func (b *builder) attention() {
 	b.set("attention.layer_norm_rms_epsilon", float32(1e-5))
 }
 
-// embeddings adds the tables at both ends of a model. The rows of control
-// tokens in the output are zero, so that greedy text does not end.
+// embeddings adds the tables at both ends of a model.
 func (b *builder) embeddings(norm string) {
-	control := b.o.Tokenizer.control()
 	b.add("token_embd.weight", b.o.Type, func(int) float64 { return b.normal() }, width, int64(b.vocab))
 	b.norm(norm, -1, width)
 	b.add("output.weight", b.o.Type, func(i int) float64 {
-		x := b.normal() * 3 / math.Sqrt(width)
-		if control[int32(i/width)] {
-			return 0
-		}
-		return x
+		return b.normal() * 3 / math.Sqrt(width) * likely(int32(i/width))
 	}, width, int64(b.vocab))
 }
 
 // tiedEmbeddings adds one table for both ends. It is small against what the
 // layers add, or else a model would repeat its last token.
 func (b *builder) tiedEmbeddings() {
-	control := b.o.Tokenizer.control()
 	b.add("token_embd.weight", b.o.Type, func(i int) float64 {
-		x := b.normal() / 4 / math.Sqrt(width)
-		if control[int32(i/width)] {
-			return x / 16
-		}
-		return x
+		return b.normal() / 12 / math.Sqrt(width) * (likely(int32(i/width)) + 1./16)
 	}, width, int64(b.vocab))
-	b.vector("output_norm.weight", -1, constant(8), width)
+	b.vector("output_norm.weight", -1, constant(30), width)
 }
 
 func (b *builder) heads(layer int) {
@@ -138,15 +127,17 @@ func (b *builder) add(name string, typ gguf.Type, at func(i int) float64, shape 
 		n *= int(d)
 	}
 	values := make([]float32, n)
-	b.rng = seed(b.o.Seed, name)
+	start := seed(b.o.Seed, name)
+	b.rng = start
 	for i := range values {
 		values[i] = float32(at(i))
 	}
-	if b.o.Noise != 0 {
+	if b.o.Noise != 0 && b.rng != start { // what was not drawn stays
 		b.rng = seed(b.o.Seed+1, name)
 		keep := 1 / math.Hypot(1, b.o.Noise)
 		for i := range values {
-			values[i] = float32(keep * (float64(values[i]) + b.o.Noise*at(i)))
+			// The conversion keeps multiplication and addition from being fused.
+			values[i] = float32(keep * (float64(values[i]) + float64(b.o.Noise*at(i))))
 		}
 	}
 	b.tensors = append(b.tensors, gguf.Data{Name: name, Shape: shape, Type: typ, Bytes: store(typ, values)})

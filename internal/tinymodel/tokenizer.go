@@ -113,9 +113,16 @@ func (t Tokenizer) entries() []gguf.KV {
 const chatTemplate = "{% for message in messages %}<s>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}" +
 	"{% if add_generation_prompt %}<s>assistant\n{% endif %}"
 
-// control returns the tokens that a text does not contain.
-func (t Tokenizer) control() map[int32]bool {
-	return map[int32]bool{Unknown: true, BOS: true, EOS: true, EOT: true}
+// likely scales what a model's output says about a token: greedy text does not
+// end and is mostly readable, while a draw may give any token.
+func likely(token int32) float64 {
+	switch c := token - Byte; {
+	case token <= EOT:
+		return 0
+	case token == Tool || c < 256 && c != '\n' && (c < ' ' || c > '~'):
+		return 0.25
+	}
+	return 1
 }
 
 // printable writes bytes the way GPT-2 does, each as a character that can be
