@@ -132,21 +132,23 @@ var indices = []string{"d2t", "ffn_gate_tid2eid", "masked_embd_ordering"}
 // asking, on threads where an abort cannot be caught. The ones of one dimension
 // all are of this kind.
 var elementwise = []string{
-	"norm", "bias", "token_types", "ssm_a", "ssm_d", "conv1d", "shortconv.conv",
+	"norm", "bias", "token_types", "ssm_a", "ssm_d", "ssm_conv1d", "shortconv.conv",
 	"time_mix_first", "time_mix_lerp", "channel_mix_lerp",
 }
 
-// named reports whether the name, without the number of a layer and what
-// follows the last dot, is one of those or has it as one of its words.
+// Tensors that are multiplied as matrices even if they have one dimension.
+var matrices = []string{".lora_a", ".lora_b", "ffn_gate_inp"}
+
+// named reports whether the name contains one of those.
 func (t *Tensor) named(names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return strings.Contains(t.Name, n) })
 }
 
 func (t *Tensor) needsF32() bool {
-	if strings.HasSuffix(t.Name, ".lora_a") || strings.HasSuffix(t.Name, ".lora_b") || strings.Contains(t.Name, "ffn_gate_inp") {
-		return false // only ever multiplied as matrices
+	if t.named(elementwise) {
+		return true
 	}
-	return len(t.Shape) <= 1 || t.named(elementwise)
+	return len(t.Shape) <= 1 && !t.named(matrices)
 }
 
 // checkLayout checks that the tensors' data follow one another, as llama.cpp

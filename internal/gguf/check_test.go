@@ -166,6 +166,7 @@ func TestCheckStructure(t *testing.T) {
 			fmt.Sprintf(`tensor "blk.1.attn_norm.weight" occurs twice, first at byte %d`, place(m, "blk.0.attn_norm.weight"))},
 		"zero byte in a tensor": {patch(m, embd, 8+3, 0), place(m, embd),
 			`the tensor name "tok\x00n_embd.weight" has a zero byte`},
+		"zero byte first":    {patch(m, key, 8, 0), place(m, key), `key "\x00lama.block_count" has a zero byte`},
 		"zero byte in a key": {patch(m, key, 8+3, 0), place(m, key), `key "lla\x00a.block_count" has a zero byte`},
 	} {
 		assert.EqualError(t, check(c.model), fmt.Sprintf("gguf: byte %d: %s", c.at, c.want), name)
@@ -190,8 +191,7 @@ func TestCheckNames(t *testing.T) {
 	} {
 		assert.ErrorContains(t, check(apply(t, m, c.edit)), ": "+c.want, name)
 	}
-	// Two names of 63 bytes are allowed.
-	assert.NoError(t, check(apply(t, m, rename("output.weight", long[:63]))))
+	assert.NoError(t, check(apply(t, m, rename("output.weight", long[:63]), set(strings.Repeat("k", 1<<16-1), "x"))), "the longest that are allowed")
 }
 
 // Tensors need not be aligned by more than what ggml needs, but by that.

@@ -252,10 +252,10 @@ func (m *meta) width() int64 {
 // llama_model_base::load_hparams asserts them.
 func checkExperts(m *meta) error {
 	experts := m.num("expert_count")
-	if strings.HasPrefix(m.arch, "hunyuan") && experts <= 1 {
-		return nil // taken for none
-	}
 	used := slices.Max(append(m.nums("expert_used_count"), 0))
+	if (m.arch == "hunyuan-dense" || m.arch == "hunyuan_vl") && experts <= 1 {
+		experts, used = 0, 0
+	}
 	groups := m.num("expert_group_count")
 	switch inGroups := m.num("expert_group_used_count"); {
 	case used > experts:

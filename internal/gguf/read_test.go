@@ -81,6 +81,10 @@ func TestNumbersOfAnyWidth(t *testing.T) {
 	assert.True(t, ok)
 	assert.Equal(t, int64(-1), i)
 
+	v = value(t, raw{}.u32(11).u64(0)) // 0 as i64
+	_, ok = v.Uint()
+	assert.True(t, ok)
+
 	v = value(t, raw{}.u32(10).u64(1<<63))
 	_, ok = v.Int()
 	assert.False(t, ok, "2^63 fits no int64")
@@ -130,6 +134,9 @@ func TestTensors(t *testing.T) {
 	f, err := read(b)
 	require.NoError(t, err)
 	assert.Equal(t, uint32(3), f.Version)
+	two, err := read(append(raw("GGUF").u32(2), b[8:]...)) // the same layout
+	require.NoError(t, err)
+	assert.Equal(t, f.Tensors, two.Tensors)
 	assert.Equal(t, int64(64), f.Alignment)
 	assert.Equal(t, int64(192), f.DataOffset)
 	require.Len(t, f.Tensors, 3)
@@ -233,6 +240,7 @@ func TestReadLies(t *testing.T) {
 		"big-endian":       {raw("GGUF").u32(3 << 24), "gguf: byte 4: the file is big-endian: only little-endian files can be read"},
 		"no counts":        {raw("GGUF").u32(3), "gguf: byte 8: the number of tensors takes 8 bytes, but the file ends after 0"},
 		"tensors":          {header(1<<63, 0), "gguf: byte 8: the number of tensors is 9223372036854775808: at most 65536 are allowed"},
+		"most tensors":     {header(1<<16, 0), `gguf: byte 24: the name of a tensor takes 8 bytes, but the file ends after 0 (tensor 1 of 65536, "")`},
 		"entries":          {header(0, 1<<63), "gguf: byte 16: the number of metadata entries is 9223372036854775808: at most 65536 are allowed"},
 		"missing entry":    {header(0, 1), `gguf: byte 24: a key takes 8 bytes, but the file ends after 0 (metadata entry 1 of 1, "")`},
 		"long key":         {header(0, 1).u64(1 << 63), `gguf: byte 32: a key takes 9223372036854775808 bytes, but the file ends after 0 (metadata entry 1 of 1, "")`},

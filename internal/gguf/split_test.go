@@ -59,6 +59,7 @@ func TestCheckFiles(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrNotExist)
 	_, err = gguf.CheckFiles(tinymodel.Save(dir, "cut.gguf", m[:100]))
 	assert.ErrorContains(t, err, "gguf: byte ")
+	assert.NotContains(t, err.Error(), "cut.gguf", "the path of a single file is left to the caller")
 
 	// Parts that do not belong together.
 	parts := tinymodel.Split(m, 3)

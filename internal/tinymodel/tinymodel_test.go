@@ -72,6 +72,8 @@ func TestOptions(t *testing.T) {
 	for _, x := range g.Tensors {
 		assert.Equal(t, data(g, plain, x.Name), data(f, Llama(Options{Layers: 5}), x.Name), x.Name)
 	}
+	kvHeads, _ := read(t, Hybrid(Options{Layers: 3})).Lookup("lfm2.attention.head_count_kv")
+	assert.Equal(t, "[0, 2, 0]", kvHeads.String())
 	small := read(t, Llama(Options{Type: gguf.Q4_0}))
 	for _, x := range small.Tensors {
 		want := gguf.F32
@@ -121,6 +123,7 @@ func TestSplit(t *testing.T) {
 		want = append(want, x.Name)
 	}
 	assert.Equal(t, want, names)
+	assert.Len(t, Split(m, 1), 1)
 	for _, n := range []int{0, -1, 1000} {
 		assert.PanicsWithValue(t, "tinymodel: not a model, or not in so many parts", func() { Split(m, n) })
 	}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/sortes-llm/sortes/eval"
+	"github.com/sortes-llm/sortes/llama"
+)
+
+// A promptCache keeps an evaluated prompt in a file: --prompt-cache. Without a
+// file it does nothing.
+type promptCache struct {
+	file     string
+	all      bool // keep the generated text too
+	readOnly bool
+	session  *llama.Session
+
+	held   []int32 // what the file had
+	shared int     // tokens of the prompt that the session holds already
+}
+
+// load brings the session to what the file holds. A file that is missing or
+// empty is a beginning.
+func (c *promptCache) load() error {
+	if c.file == "" {
+		return nil
+	}
+	f, err := os.Open(c.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("prompt cache %w", errors.Unwrap(err))
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() == 0 {
+		return nil
+	}
+	c.held, err = c.session.LoadState(f, 0)
+	if err != nil {
+		return fmt.Errorf("prompt cache %s: %w: delete the file or name another one", c.file, err)
+	}
+	return nil
+}
+
+// promptTokens tokenises the prompt. Without one the text in the file goes on.
+func (c *promptCache) promptTokens(v *llama.Vocab, text string) ([]int32, error) {
+	if text == "" && len(c.held) > 0 {
+		return slices.Clone(c.held), nil
+	}
+	return promptTokens(v, text)
+}
+
+// fit leaves in the session what the prompt begins with. The last token is
+// always evaluated again, for its logits are not kept.
+func (c *promptCache) fit(prompt []int32) error {
+	for c.shared < min(len(c.held), len(prompt)-1) && c.held[c.shared] == prompt[c.shared] {
+		c.shared++
+	}
+	err := c.session.Truncate(0, c.shared)
+	if errors.Is(err, eval.ErrNoRollback) {
+		c.shared = 0
+		err = c.session.Truncate(0, 0)
+	}
+	return err
+}
+
+// evaluator returns the session for an engine that knows nothing of what it
+// holds.
+func (c *promptCache) evaluator() eval.Evaluator {
+	if c.shared == 0 {
+		return c.session
+	}
+	return &filledSession{Session: c.session, left: c.shared}
+}
+
+// save writes the file anew: tokens are the text, the first of them prompt.
+func (c *promptCache) save(tokens []int32, prompt int) error {
+	if c.file == "" || c.readOnly {
+		return nil
+	}
+	n := min(c.session.Len(0), len(tokens))
+	if n < prompt {
+		return nil // interrupted: nothing worth keeping
+	}
+	if !c.all {
+		n = prompt
+	}
+	if err := c.session.Truncate(0, n); err != nil {
+		return fmt.Errorf("prompt cache %s: %w: only --prompt-cache-all works with it", c.file, err)
+	}
+	if n == len(tokens)-1 && c.all && n < c.session.Limits().Context {
+		// The last token was chosen and not evaluated yet.
+		if err := c.session.Eval(context.Background(), []eval.Row{{Token: tokens[n]}}); err != nil {
+			return fmt.Errorf("prompt cache %s: %w", c.file, err)
+		}
+		n++
+	}
+	if slices.Equal(tokens[:n], c.held) {
+		return nil
+	}
+	f, err := os.CreateTemp(filepath.Dir(c.file), filepath.Base(c.file)+".*")
+	if err != nil {
+		return fmt.Errorf("prompt cache: %w", err)
+	}
+	defer os.Remove(f.Name()) // does nothing once it is renamed
+	err = c.session.SaveState(f, 0, tokens[:n])
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), c.file)
+	}
+	if err != nil {
+		return fmt.Errorf("prompt cache %s: %w", c.file, err)
+	}
+	return nil
+}
+
+// A filledSession hides that sequence 0 of a session holds the beginning of
+// the first prompt already: rows of that are not evaluated again.
+type filledSession struct {
+	*llama.Session
+	left    int // tokens held that nobody has asked for yet
+	skipped int // rows of the last Eval
+}
+
+func (s *filledSession) Len(seq int) int { return s.Session.Len(seq) - s.left }
+
+func (s *filledSession) Truncate(seq, n int) error { return s.Session.Truncate(seq, n+s.left) }
+
+func (s *filledSession) Eval(ctx context.Context, rows []eval.Row) error {
+	skip := min(s.left, len(rows))
+	if skip < len(rows) {
+		if err := s.Session.Eval(ctx, rows[skip:]); err != nil {
+			return err
+		}
+	}
+	s.left -= skip
+	s.skipped = skip
+	return nil
+}
+
+func (s *filledSession) Logits(i int) []float32 { return s.Session.Logits(i - s.skipped) }

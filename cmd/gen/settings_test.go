@@ -1,0 +1,353 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sortes-llm/sortes/llama"
+)
+
+// parse returns the settings of a command line.
+func parse(t *testing.T, args ...string) *options {
+	t.Helper()
+	o := newOptions()
+	root := new(app).command(o, func(*options) error { return nil })
+	require.NoError(t, root.Run(append([]string{"gen", "-m", "x"}, args...)))
+	return o
+}
+
+// refusal runs a command line that is bad usage and returns what it says.
+func refusal(t *testing.T, args ...string) string {
+	t.Helper()
+	r := runHere(t, "", args...)
+	assert.Equal(t, exitUsage, r.status, "gen %q", args)
+	assert.Empty(t, r.stdout, "gen %q", args)
+	assert.Equal(t, 1, strings.Count(r.stderr, "\n"), "one line: %s", r.stderr)
+	return strings.TrimSuffix(r.stderr, "\n")
+}
+
+func TestBadValues(t *testing.T) {
+	for _, c := range []struct{ flag, value, message string }{
+		{"--temp", "nan", "gen: --temp nan: want 0 (greedy) or a positive number"},
+		{"--temp", "inf", "gen: --temp inf: want 0 (greedy) or a positive number"},
+		{"--temp", "-0.1", "gen: --temp -0.1: want 0 (greedy) or a positive number"},
+		{"--temperature", "hot", "gen: --temperature hot: want 0 (greedy) or a positive number"},
+		{"--top-p", "2", "gen: --top-p 2: want 0 to 1; 1 = off"},
+		{"--top-p", "-0.1", "gen: --top-p -0.1: want 0 to 1; 1 = off"},
+		{"--min-p", "1.5", "gen: --min-p 1.5: want 0 to 1; 0 = off"},
+		{"--top-k", "2.5", "gen: --top-k 2.5: want a whole number; 0 = off"},
+		{"-n", "-5", "gen: -n -5: want -1 (no limit), -2 (until the context is full), or 0 and more"},
+		{"--predict", "x", "gen: --predict x: want -1 (no limit), -2 (until the context is full), or 0 and more"},
+		{"-c", "-1", "gen: -c -1: want 0 (from the model) to 2147483647 tokens"},
+		{"-c", "2147483648", "gen: -c 2147483648: want 0 (from the model) to 2147483647 tokens"},
+		{"-b", "0", "gen: -b 0: want 1 to 1048576"},
+		{"-ub", "0", "gen: -ub 0: want 1 to 1048576"},
+		{"-t", "0", "gen: -t 0: want 1 to 512, or -1 for the default"},
+		{"-ngl", "-2", "gen: -ngl -2: want 0 or more, auto or all"},
+		{"-s", "-2", "gen: -s -2: want -1 (random) or a whole number from 0 to 18446744073709551615"},
+		{"--repeat-last-n", "-1", "gen: --repeat-last-n -1: want 0 (off) or more tokens"},
+		{"--repeat-penalty", "0", "gen: --repeat-penalty 0: want a positive number; 1 = off"},
+		{"--repeat-penalty", "inf", "gen: --repeat-penalty inf: want a positive number; 1 = off"},
+		{"--presence-penalty", "nan", "gen: --presence-penalty nan: want a number; 0 = off"},
+		{"--frequency-penalty", "-inf", "gen: --frequency-penalty -inf: want a number; 0 = off"},
+		{"-l", "5", "gen: -l 5: want a token id, + or -, and a number, such as 15043+1"},
+		{"-l", "-5+1", "gen: -l -5+1: want a token id, + or -, and a number, such as 15043+1"},
+		{"-l", "5+inf", "gen: -l 5+inf: want a token id, + or -, and a number, such as 15043+1"},
+		{"-l", "5+nan", "gen: -l 5+nan: want a token id, + or -, and a number, such as 15043+1"},
+		{"-fa", "maybe", "gen: -fa maybe: want on, off or auto"},
+		{"-lm", "fast", "gen: -lm fast: want auto, none, mmap, mlock, mmap+mlock or dio"},
+		{"-sm", "half", "gen: -sm half: want none, layer, row or tensor"},
+		{"-ctk", "q3_0", "gen: -ctk q3_0: want f16, bf16, f32, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl"},
+		{"-ts", "3,x", "gen: -ts 3,x: want shares of 0 or more, separated by commas"},
+		{"-r", "", `gen: -r "": want a text of one byte or more`},
+		{"--samplers", "top_k;typ_p", "gen: --samplers top_k;typ_p: want each at most once of penalties, top_k, top_p, min_p, temperature, separated by semicolons"},
+		{"--samplers", "top_k;top-k", "gen: --samplers top_k;top-k: want each at most once of penalties, top_k, top_p, min_p, temperature, separated by semicolons"},
+		{"--sampler-seq", "kz", "gen: --sampler-seq kz: want letters of e penalties, k top_k, p top_p, m min_p, t temperature"},
+		{"--override-kv", "a=int:x", "gen: --override-kv a=int:x: want KEY=TYPE:VALUE with int, float, bool or str as TYPE and a VALUE of it"},
+		{"--lora-scaled", "f", "gen: --lora-scaled f: want FILE:SCALE"},
+		{"--lora-scaled", "f:nan", "gen: --lora-scaled f:nan: want FILE:SCALE with a finite number as SCALE"},
+		{"-m", "", `gen: -m "": want the name of a file`},
+		{"--logprobs", "-1", "gen: --logprobs -1: want 0 (off) or more"},
+		{"--color", "red", "gen: --color red: want on, off or auto"},
+	} {
+		assert.Equal(t, c.message, refusal(t, "-m", "x.gguf", "-p", "x", c.flag, c.value))
+	}
+	assert.Contains(t, refusal(t, "-m", "x.gguf", "-p", "x", "-dev", "GPU99"), "gen: --device GPU99: want none, or devices of ")
+}
+
+func TestBadCommandLines(t *testing.T) {
+	for _, c := range []struct {
+		args    string
+		message string
+	}{
+		{"-m x --tmep 1", "gen: --tmep: unknown flag; did you mean --temp? gen -h lists all flags"},
+		{"-m x --top_k 1", "gen: --top_k: unknown flag; did you mean --top-k? gen -h lists all flags"},
+		{"-m x --mirostat 2", "gen: --mirostat: unknown flag; gen -h lists all flags"},
+		{"-m x -x", "gen: -x: unknown flag; gen -h lists all flags"},
+		{"-m x -n", "gen: -n: its value is missing"},
+		{"-p x", "gen: no model: give a GGUF file with -m FILE"},
+		{"-m x hello", `gen: "hello": unknown command; the prompt follows -p`},
+		{"-m x tokenize -p y", "gen: -m stands before tokenize: flags follow the command, as in gen tokenize -m"},
+		{"-m x -p y -f z", "gen: more than one prompt: give one of -p, -f and -bf"},
+		{"-m x -b 64 -ub 65", "gen: --ubatch-size 65: want at most the batch size, 64"},
+		{"-m x --context-shift", "gen: --context-shift: not available yet: gen ends when the context is full, -c makes it larger"},
+		{"-m x --prompt-cache-all", "gen: --prompt-cache-all and --prompt-cache-ro need --prompt-cache FILE"},
+		{"-m x --prompt-cache f --prompt-cache-all --prompt-cache-ro", "gen: --prompt-cache-all writes the file and --prompt-cache-ro does not: give one of them"},
+		{"-m x --perf=maybe", "gen: --perf maybe: want on or off"},
+		{"tokenize -p x", "gen: no model: give a GGUF file with -m FILE"},
+		{"tokenize -m x -p y z", `gen: "z": the text follows -p`},
+		{"tokenize -m x --ids --josn", "gen: --josn: unknown flag; did you mean --json? gen tokenize -h lists all flags"},
+		{"tokenize -m x --decode 1,y", "gen: --decode 1,y: want token ids of 0 or more, separated by commas"},
+		{"tokenize -m x --decode 1,-2", "gen: --decode 1,-2: want token ids of 0 or more, separated by commas"},
+		{"inspect", "gen: inspect: want one file, got 0"},
+		{"inspect a --json", "gen: --json: flags come before other arguments"},
+		{"quantize a b", "gen: quantize: want IN OUT TYPE, got 2 arguments"},
+		{"quantize --prune-layers x a b Q4_0", "gen: --prune-layers x: want numbers of layers, from 0, separated by commas"},
+		{"version please", `gen: version: takes no arguments, got "please"`},
+	} {
+		assert.Equal(t, c.message, refusal(t, strings.Fields(c.args)...), c.args)
+	}
+	assert.Contains(t, refusal(t, "quantize", "a", "b", "Q9"), "gen: quantize to Q9: want one of BF16, F16, F32,")
+}
+
+func TestNoFlagsAtAll(t *testing.T) {
+	r := runHere(t, "")
+	assert.Equal(t, exitUsage, r.status)
+	assert.Empty(t, r.stdout)
+	assert.Contains(t, r.stderr, example)
+	assert.Less(t, strings.Count(r.stderr, "\n"), 8, "it is short")
+
+	t.Setenv("LLAMA_ARG_MODEL", "nowhere.gguf")
+	r = runHere(t, "hello")
+	assert.Equal(t, exitFailure, r.status, "the environment names a model")
+	assert.Contains(t, r.stderr, "nowhere.gguf")
+}
+
+func TestDefaultsAreThoseOfLlamaCpp(t *testing.T) {
+	o := newOptions()
+	for name, want := range map[string]string{
+		"--ctx-size": "0", "--batch-size": "2048", "--ubatch-size": "512", "--threads": "-1", "--gpu-layers": "all",
+		"--split-mode": "layer", "--main-gpu": "0", "--load-mode": "auto", "--flash-attn": "auto", "--cache-type-k": "f16",
+		"--cache-type-v": "f16", "--predict": "-1", "--keep": "0", "--context-shift": "off", "--escape": "on", "--color": "auto",
+		"--seed": "-1", "--temp": "0.8", "--top-k": "40", "--top-p": "0.95", "--min-p": "0.05", "--repeat-last-n": "64",
+		"--repeat-penalty": "1", "--presence-penalty": "0", "--frequency-penalty": "0",
+		"--samplers": "penalties;top_k;top_p;min_p;temperature",
+	} {
+		assert.Equal(t, want, o.find(name).get(), name)
+	}
+}
+
+func TestSpellings(t *testing.T) {
+	o := parse(t, "-m", "x", "-ngl", "7", "--n-predict", "3", "--no-escape", "--display-prompt", "--display-prompt=off",
+		"-fa", "1", "--sampler-seq", "tk", "-s", "4294967295", "-r", "a", "-r", "b,c", "-l", "5+1.5", "-l", "5+1", "-l", "7-inf",
+		"--override-kv", `a.b=int:-3,c=str:"x",d=bool:true,e=float:1e3`, "--lora", "a,b", "--lora-scaled", "c:d:0.5", "-ts", "3/1", "-dev", "none")
+	assert.Equal(t, 7, o.load.GPULayers)
+	assert.Equal(t, 3, o.predict)
+	assert.False(t, o.escapes)
+	assert.False(t, o.displayPrompt)
+	assert.Equal(t, llama.FlashOn, o.session.FlashAttention)
+	assert.Equal(t, []string{"temperature", "top_k"}, o.samplers)
+	assert.True(t, o.random)
+	assert.Equal(t, []string{"a", "b,c"}, o.reverse, "commas belong to the text")
+	assert.Equal(t, map[int32]float64{5: 2.5, 7: math.Inf(-1)}, o.sampling.LogitBias)
+	assert.Equal(t, map[string]any{"a.b": int64(-3), "c": `"x"`, "d": true, "e": 1000.0}, o.load.Overrides)
+	assert.Equal(t, []lora{{"a", 1}, {"b", 1}, {"c:d", 0.5}}, o.loras)
+	assert.Equal(t, []float32{3, 1}, o.load.TensorSplit)
+	assert.Equal(t, []string{"none"}, o.devices)
+}
+
+func TestOldSpellings(t *testing.T) {
+	for _, c := range []struct {
+		old, notice string
+		mode        llama.LoadMode
+	}{
+		{"--mlock", "--mlock is now --load-mode mlock", llama.LoadMlock},
+		{"--no-mmap", "--no-mmap is now --load-mode none", llama.LoadRead},
+		{"--mmap", "--mmap is now --load-mode mmap", llama.LoadMmap},
+		{"-dio", "-dio is now --load-mode dio", llama.LoadDirectIO},
+	} {
+		o := parse(t, c.old)
+		assert.Equal(t, c.mode, o.load.LoadMode)
+		assert.Equal(t, []string{c.notice}, o.notices)
+	}
+	assert.Empty(t, parse(t, "--no-warmup", "-no-cnv").notices, "what is asked for is what gen does")
+}
+
+func TestFlagBeatsEnvironment(t *testing.T) {
+	t.Setenv("LLAMA_ARG_TOP_K", "7")
+	t.Setenv("LLAMA_ARG_TOP_P", "0.5")
+	t.Setenv("LLAMA_ARG_PERF", "disabled")
+	t.Setenv("LLAMA_ARG_MIN_P", "")
+	o := parse(t, "--top-k", "9")
+	assert.Equal(t, 9, o.sampling.TopK)
+	assert.Equal(t, "flag", o.find("--top-k").from())
+	assert.Equal(t, 0.5, o.sampling.TopP)
+	assert.Equal(t, "environment, LLAMA_ARG_TOP_P", o.find("--top-p").from())
+	assert.False(t, o.perf)
+	assert.Equal(t, "default", o.find("--min-p").from(), "an empty variable is none")
+
+	t.Setenv("LLAMA_ARG_TOP_K", "many")
+	assert.Equal(t, "gen: LLAMA_ARG_TOP_K=many: want a whole number; 0 = off", refusal(t, "-m", "x", "-p", "y"))
+}
+
+// TestEnvironmentNames holds the table against a list of its own.
+func TestEnvironmentNames(t *testing.T) {
+	var got []string
+	for _, s := range newOptions().settings {
+		if s.env != "" {
+			got = append(got, s.env)
+		}
+	}
+	var want []string
+	for name := range strings.FieldsSeq(`MODEL CTX_SIZE BATCH UBATCH THREADS N_GPU_LAYERS DEVICE SPLIT_MODE TENSOR_SPLIT MAIN_GPU RPC LOAD_MODE
+		FLASH_ATTN CACHE_TYPE_K CACHE_TYPE_V KV_OFFLOAD SWA_FULL REPACK ROPE_FREQ_BASE ROPE_FREQ_SCALE N_PREDICT CONTEXT_SHIFT
+		TEMPERATURE TOP_K TOP_P MIN_P REPEAT_PENALTY PRESENCE_PENALTY FREQUENCY_PENALTY PERF LOG_VERBOSITY LOG_FILE`) {
+		want = append(want, "LLAMA_ARG_"+name)
+	}
+	assert.ElementsMatch(t, want, got)
+}
+
+func TestSplitCommas(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                  {""},
+		"a":                 {"a"},
+		"a,b":               {"a", "b"},
+		"a,,b":              {"a", "", "b"},
+		"a,":                {"a", ""},
+		`"a,b",c`:           {"a,b", "c"},
+		`a,"b""c"`:          {"a", `b"c`},
+		`a"b,c`:             {`a"b`, "c"},
+		`"open`:             {"open"},
+		`k=str:"x",l=int:1`: {`k=str:"x"`, "l=int:1"},
+	} {
+		assert.Equal(t, want, splitCommas(text), text)
+	}
+}
+
+func TestEditDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "axc", 1}, {"abc", "ac", 1}, {"ac", "abc", 1},
+		{"ab", "ba", 1}, {"tmep", "temp", 1}, {"kitten", "sitting", 3}, {"ca", "abc", 3},
+	} {
+		assert.Equal(t, c.want, editDistance(c.a, c.b), "%s %s", c.a, c.b)
+	}
+}
+
+// Values as llama.cpp's string_process_escapes gives them.
+func TestUnescape(t *testing.T) {
+	for text, want := range map[string]string{
+		``:                 "",
+		`plain`:            "plain",
+		`a\nb\rc\td`:       "a\nb\rc\td",
+		`\'\"\\`:           `'"\`,
+		`\\n`:              `\n`,
+		`\x41\x7a\xC3\xa9`: "Azé",
+		`\x4`:              `\x4`,
+		`\xg1`:             `\xg1`,
+		`\q\`:              `\q\`,
+		`\\\n`:             "\\\n",
+	} {
+		assert.Equal(t, want, unescape(text), text)
+	}
+}
+
+func TestUTF8Offset(t *testing.T) {
+	for text, message := range map[string]string{
+		"":             "",
+		"日本 �":         "", // U+FFFD itself is valid
+		"a\xffb":       "it is not UTF-8: byte 1 is 0xff; --binary-file takes any bytes",
+		"日\xe6\x97":    "it is not UTF-8: byte 3 is 0xe6; --binary-file takes any bytes",
+		"\xed\xa0\x80": "it is not UTF-8: byte 0 is 0xed; --binary-file takes any bytes",
+	} {
+		err := checkUTF8("it", text)
+		if message == "" {
+			assert.NoError(t, err)
+		} else {
+			assert.EqualError(t, err, message)
+		}
+	}
+}
+
+func TestIdleFlags(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want []string
+	}{
+		{"--temp 0 --top-k 5 --top-p 1 --min-p 0.1 -s 3", []string{
+			"--top-k 5 has no effect at temperature 0, which takes the most likely token",
+			"--min-p 0.1 has no effect at temperature 0, which takes the most likely token",
+			"-s 3 has no effect at temperature 0, which draws nothing",
+		}},
+		{"--samplers top_k --temp 0.5 --top-p 0.3 --repeat-penalty 1.1", []string{
+			"--repeat-penalty 1.1 has no effect without penalties among the samplers",
+			"--top-p 0.3 has no effect without top_p among the samplers",
+			"--temp 0.5 has no effect without temperature among the samplers",
+		}},
+		{"--repeat-last-n 0 --repeat-penalty 1.1", []string{"--repeat-penalty 1.1 has no effect with --repeat-last-n 0"}},
+		{"--repeat-last-n 32", []string{"--repeat-last-n 32 has no effect while all penalties are off"}},
+		{"--repeat-last-n 32 --presence-penalty 0.5", nil},
+		{"--keep 4 --logprobs 3 --color on", []string{
+			"--keep 4 has no effect without a context shift, which is not available yet",
+			"--logprobs 3 has no effect without --json",
+			"--color on has no effect without --display-prompt",
+		}},
+		{"--json --logprobs 3 --display-prompt", []string{"--display-prompt has no effect with --json"}},
+		{"-n 0 -r x --ignore-eos", []string{"-r \"x\" has no effect with -n 0", "--ignore-eos has no effect with -n 0"}},
+		{"--swa-full", []string{"--swa-full has no effect with this model, which has no sliding window"}},
+		{"--log-disable -v --log-file f", []string{"-v has no effect with --log-disable", "--log-file f has no effect with --log-disable"}},
+		{"--display-prompt --color on --temp 1 --top-k 0", nil},
+	} {
+		o := parse(t, strings.Fields(c.args)...)
+		o.noteIdleSampling()
+		o.noteIdleFlags(0)
+		assert.Equal(t, c.want, o.notices, c.args)
+	}
+
+	t.Setenv("LLAMA_ARG_TOP_K", "5")
+	o := parse(t, "--temp", "0")
+	o.noteIdleSampling()
+	assert.Empty(t, o.notices, "only what the command line asks for")
+}
+
+func TestHelp(t *testing.T) {
+	r := runHere(t, "", "-h")
+	require.Equal(t, exitDone, r.status)
+	assert.Empty(t, r.stderr)
+	assert.Equal(t, r, runHere(t, "", "--help"))
+
+	last := 0
+	for _, heading := range []string{"\nModel:\n", "\nGeneration:\n", "\nSampling:\n", "\nOutput:\n"} {
+		at := strings.Index(r.stdout, heading)
+		assert.Greater(t, at, last, "%q in this order", heading)
+		last = at
+	}
+	words := strings.FieldsFunc(r.stdout, func(c rune) bool { return strings.ContainsRune(" ,\n[]", c) })
+	for _, s := range newOptions().settings {
+		if s.group == "" {
+			continue
+		}
+		for _, name := range s.spellings() {
+			assert.Contains(t, words, name)
+		}
+		if s.env != "" {
+			assert.Contains(t, words, s.env)
+		}
+	}
+	assert.Contains(t, r.stdout, "(default: 0.8)")
+	for line := range strings.Lines(r.stdout) {
+		assert.LessOrEqual(t, len(line), 111, line)
+	}
+	for _, command := range []string{"tokenize", "inspect", "quantize", "version"} {
+		r := runHere(t, "", command, "-h")
+		assert.Equal(t, exitDone, r.status)
+		assert.Contains(t, r.stdout, "gen "+command)
+		assert.NotContains(t, r.stdout, "default: on)\n  -h", "switches are shown as they are before the flags")
+	}
+}

@@ -1,0 +1,406 @@
+#include "shim.h"
+
+// Written by build.sh; names the archive, so that Go's build cache, which looks
+// at the files of this directory only, notices a new one.
+#if __has_include("archive.h")
+#  include "archive.h"
+#endif
+#if __has_include("sortes_archive.h")
+#  include "sortes_archive.h"
+#endif
+
+#ifndef SORTES_PIN
+#  define SORTES_PIN ""
+#endif
+#ifndef SORTES_STAMP
+#  define SORTES_STAMP ""
+#endif
+#ifndef SORTES_CPU_FEATURES
+#  define SORTES_CPU_FEATURES ""
+#endif
+#ifndef SORTES_COMPILER
+#  define SORTES_COMPILER ""
+#endif
+#ifndef SORTES_BACKENDS
+#  define SORTES_BACKENDS ""
+#endif
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+// Implemented in log.go.
+extern "C" void sortesLog(int32_t level, char * text);
+
+namespace {
+
+// ---- the fence -----------------------------------------------------------
+
+// The fault of the fenced call that this thread is inside of, or null. ggml's
+// worker threads never have one: an assertion there ends the process.
+thread_local srt_fault * current = nullptr;
+
+struct aborted : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// Whether this thread is in llama_decode, so that workers may compute for it.
+thread_local bool decoding = false;
+
+// ggml_abort calls this before abort(). Leaving by an exception unwinds ggml's
+// C frames (build.sh compiles them with -fexceptions) to the fence.
+void on_abort(const char * message) {
+    if (current == nullptr) {
+        std::fprintf(stderr, "llama.cpp: %s\n", message);
+        return;
+    }
+    if (decoding) {
+        // The workers are still at their share of the operation and use memory
+        // that unwinding takes away. In a moment they wait at a barrier, for good.
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+    throw aborted(message);
+}
+
+void put(char * dst, size_t size, const char * text) {
+    std::snprintf(dst, size, "%s", text);
+}
+
+template <class F> void fence(srt_fault * fault, F call) {
+    fault->kind       = SRT_OK;
+    fault->message[0] = 0;
+    fault->log[0]     = 0;
+    current           = fault;
+    try {
+        call();
+    } catch (const aborted & e) {
+        fault->kind = SRT_ABORTED;
+        put(fault->message, sizeof(fault->message), e.what());
+    } catch (const std::exception & e) {
+        fault->kind = SRT_EXCEPTION;
+        put(fault->message, sizeof(fault->message), e.what());
+    } catch (...) {
+        fault->kind = SRT_EXCEPTION;
+        put(fault->message, sizeof(fault->message), "an exception that is not a std::exception");
+    }
+    current = nullptr;
+}
+
+template <class T, class F> T fenced(T failed, srt_fault * fault, F call) {
+    T result = failed;
+    fence(fault, [&] { result = call(); });
+    return result;
+}
+
+// ---- the log -------------------------------------------------------------
+
+std::atomic<int32_t> log_level{GGML_LOG_LEVEL_WARN};
+
+// A line comes in fragments; those after the first have level CONT.
+thread_local int32_t line_level = GGML_LOG_LEVEL_NONE;
+
+void on_log(enum ggml_log_level level, const char * text, void *) {
+    if (level != GGML_LOG_LEVEL_CONT) {
+        line_level = level;
+    }
+    if (current != nullptr && line_level >= GGML_LOG_LEVEL_WARN && line_level <= GGML_LOG_LEVEL_ERROR) {
+        const size_t used = std::strlen(current->log);
+        put(current->log + used, sizeof(current->log) - used, text);
+    }
+    // Once what was asked for is narrower than this line, Go is not called at all.
+    if (line_level == GGML_LOG_LEVEL_NONE || line_level < log_level.load(std::memory_order_relaxed)) {
+        return;
+    }
+    // A Go callback must not run under a fence that an abort could unwind.
+    srt_fault * outer = current;
+    current = nullptr;
+    sortesLog(line_level, const_cast<char *>(text));
+    current = outer;
+}
+
+// ---- cancelling ----------------------------------------------------------
+
+// Polled between the nodes of a graph; true stops the decode.
+bool on_abort_poll(void * data) {
+    return __atomic_load_n(&static_cast<srt_flag *>(data)->cancelled, __ATOMIC_RELAXED) != 0;
+}
+
+// false stops the loading.
+bool on_progress(float progress, void * data) {
+    srt_flag * flag = static_cast<srt_flag *>(data);
+    __atomic_store(&flag->progress, &progress, __ATOMIC_RELAXED);
+    return __atomic_load_n(&flag->cancelled, __ATOMIC_RELAXED) == 0;
+}
+
+} // namespace
+
+extern "C" {
+
+const char * srt_archive_pin(void)      { return SORTES_PIN; }
+const char * srt_archive_stamp(void)    { return SORTES_STAMP; }
+const char * srt_archive_features(void) { return SORTES_CPU_FEATURES; }
+const char * srt_archive_compiler(void) { return SORTES_COMPILER; }
+const char * srt_archive_backends(void) { return SORTES_BACKENDS; }
+
+void srt_init(void) {
+    llama_log_set(on_log, nullptr);
+    ggml_set_abort_callback(on_abort);
+    llama_backend_init();
+}
+
+void srt_log_level(int32_t level) { log_level.store(level); }
+
+void  srt_flag_set(srt_flag * f)   { __atomic_store_n(&f->cancelled, 1, __ATOMIC_RELAXED); }
+void  srt_flag_clear(srt_flag * f) { __atomic_store_n(&f->cancelled, 0, __ATOMIC_RELAXED); }
+float srt_flag_progress(srt_flag * f) {
+    float p;
+    __atomic_load(&f->progress, &p, __ATOMIC_RELAXED);
+    return p;
+}
+
+// ---- model ---------------------------------------------------------------
+
+struct llama_model * srt_model_load(const char ** paths, size_t n, struct llama_model_params params, srt_flag * flag, srt_fault * fault) {
+    params.progress_callback           = on_progress;
+    params.progress_callback_user_data = flag;
+    return fenced<struct llama_model *>(nullptr, fault, [&] {
+        return n == 1 ? llama_model_load_from_file(paths[0], params)
+                      : llama_model_load_from_splits(paths, n, params);
+    });
+}
+
+void srt_model_free(struct llama_model * model, srt_fault * fault) {
+    fence(fault, [&] { llama_model_free(model); });
+}
+
+uint32_t srt_quantize(const char * in, const char * out, const llama_model_quantize_params * params, srt_fault * fault) {
+    return fenced<uint32_t>(1, fault, [&] { return llama_model_quantize(in, out, params); });
+}
+
+// ---- vocabulary ----------------------------------------------------------
+
+int32_t srt_tokenize(const struct llama_vocab * vocab, const char * text, int32_t len, llama_token * out, int32_t max, bool add_special, bool parse_special, srt_fault * fault) {
+    return fenced<int32_t>(0, fault, [&] { return llama_tokenize(vocab, text, len, out, max, add_special, parse_special); });
+}
+
+int64_t srt_pieces(const struct llama_vocab * vocab, llama_token first, int32_t n, char * out, int64_t max, int32_t * ends, bool special, srt_fault * fault) {
+    return fenced<int64_t>(0, fault, [&] {
+        int64_t used = 0;
+        for (int32_t i = 0; i < n; i++) {
+            const int64_t room = used < max ? max - used : 0;
+            const int32_t size = llama_token_to_piece(vocab, first + i, out + (max - room), (int32_t) std::min<int64_t>(room, INT32_MAX), 0, special);
+            used += size < 0 ? -(int64_t) size : size;
+            ends[i] = (int32_t) used;
+        }
+        return used;
+    });
+}
+
+int32_t srt_attributes(const struct llama_vocab * vocab, llama_token token, srt_fault * fault) {
+    return fenced<int32_t>(0, fault, [&] { return (int32_t) llama_vocab_get_attr(vocab, token); });
+}
+
+float srt_score(const struct llama_vocab * vocab, llama_token token, srt_fault * fault) {
+    return fenced<float>(0, fault, [&] { return llama_vocab_get_score(vocab, token); });
+}
+
+int32_t srt_end_tokens(const struct llama_vocab * vocab, llama_token * out, int32_t max, srt_fault * fault) {
+    return fenced<int32_t>(0, fault, [&] {
+        int32_t found = 0;
+        for (llama_token t = 0, n = llama_vocab_n_tokens(vocab); t < n && found < max; t++) {
+            if (llama_vocab_is_eog(vocab, t)) {
+                out[found++] = t;
+            }
+        }
+        return found;
+    });
+}
+
+// ---- session -------------------------------------------------------------
+
+struct llama_context * srt_context_new(struct llama_model * model, struct llama_context_params params, srt_flag * flag, srt_fault * fault) {
+    params.abort_callback      = on_abort_poll;
+    params.abort_callback_data = flag;
+    return fenced<struct llama_context *>(nullptr, fault, [&] { return llama_init_from_model(model, params); });
+}
+
+void srt_context_free(struct llama_context * ctx, srt_fault * fault) {
+    fence(fault, [&] { llama_free(ctx); });
+}
+
+srt_eval * srt_eval_new(int32_t capacity, int32_t sequences) {
+    srt_eval * e = static_cast<srt_eval *>(std::calloc(1, sizeof(srt_eval)));
+    if (e == nullptr) {
+        return nullptr;
+    }
+    const size_t n = (size_t) capacity;
+    e->capacity       = capacity;
+    e->ids            = static_cast<llama_seq_id *>(std::calloc((size_t) sequences, sizeof(llama_seq_id)));
+    e->batch.token    = static_cast<llama_token *>(std::calloc(n, sizeof(llama_token)));
+    e->batch.pos      = static_cast<llama_pos *>(std::calloc(n, sizeof(llama_pos)));
+    e->batch.n_seq_id = static_cast<int32_t *>(std::calloc(n, sizeof(int32_t)));
+    e->batch.seq_id   = static_cast<llama_seq_id **>(std::calloc(n, sizeof(llama_seq_id *)));
+    e->batch.logits   = static_cast<int8_t *>(std::calloc(n, sizeof(int8_t)));
+    if (!e->ids || !e->batch.token || !e->batch.pos || !e->batch.n_seq_id || !e->batch.seq_id || !e->batch.logits) {
+        srt_eval_free(e);
+        return nullptr;
+    }
+    for (int32_t s = 0; s < sequences; s++) {
+        e->ids[s] = s;
+    }
+    for (size_t i = 0; i < n; i++) {
+        e->batch.n_seq_id[i] = 1;
+        e->batch.seq_id[i]   = e->ids;
+    }
+    return e;
+}
+
+void srt_eval_free(srt_eval * e) {
+    if (e == nullptr) {
+        return;
+    }
+    std::free(e->ids);
+    std::free(e->batch.token);
+    std::free(e->batch.pos);
+    std::free(e->batch.n_seq_id);
+    std::free(e->batch.seq_id);
+    std::free(e->batch.logits);
+    std::free(e);
+}
+
+int32_t srt_decode(struct llama_context * ctx, srt_eval * e, int32_t n) {
+    e->logits     = nullptr;
+    e->embeddings = nullptr;
+    struct llama_batch batch = e->batch;
+    batch.n_tokens = n;
+    decoding = true;
+    const int32_t result = fenced<int32_t>(-1000, &e->fault, [&] {
+        const int32_t code = llama_decode(ctx, batch);
+        if (code == 0) {
+            e->logits     = llama_get_logits(ctx); // waits for the device
+            e->embeddings = llama_get_embeddings(ctx);
+        }
+        return code;
+    });
+    decoding = false;
+    return result;
+}
+
+float * srt_logits_ith(struct llama_context * ctx, int32_t i, srt_fault * fault) {
+    return fenced<float *>(nullptr, fault, [&] { return llama_get_logits_ith(ctx, i); });
+}
+
+float * srt_embeddings_seq(struct llama_context * ctx, int32_t seq, srt_fault * fault) {
+    return fenced<float *>(nullptr, fault, [&] { return llama_get_embeddings_seq(ctx, seq); });
+}
+
+bool srt_memory_remove(struct llama_context * ctx, int32_t seq, int32_t from, int32_t to, srt_fault * fault) {
+    return fenced<bool>(false, fault, [&] { return llama_memory_seq_rm(llama_get_memory(ctx), seq, from, to); });
+}
+
+void srt_memory_copy(struct llama_context * ctx, int32_t dst, int32_t src, int32_t from, int32_t to, srt_fault * fault) {
+    fence(fault, [&] { llama_memory_seq_cp(llama_get_memory(ctx), src, dst, from, to); });
+}
+
+void srt_memory_shift(struct llama_context * ctx, int32_t seq, int32_t from, int32_t to, int32_t delta, srt_fault * fault) {
+    fence(fault, [&] { llama_memory_seq_add(llama_get_memory(ctx), seq, from, to, delta); });
+}
+
+bool srt_memory_can_shift(struct llama_context * ctx, srt_fault * fault) {
+    return fenced<bool>(false, fault, [&] { return llama_memory_can_shift(llama_get_memory(ctx)); });
+}
+
+int32_t srt_memory_last(struct llama_context * ctx, int32_t seq, srt_fault * fault) {
+    return fenced<int32_t>(-1, fault, [&] { return llama_memory_seq_pos_max(llama_get_memory(ctx), seq); });
+}
+
+void srt_memory_clear(struct llama_context * ctx, srt_fault * fault) {
+    fence(fault, [&] { llama_memory_clear(llama_get_memory(ctx), false); });
+}
+
+size_t srt_state_size(struct llama_context * ctx, int32_t seq, uint32_t flags, srt_fault * fault) {
+    return fenced<size_t>(0, fault, [&] { return llama_state_seq_get_size_ext(ctx, seq, flags); });
+}
+
+size_t srt_state_get(struct llama_context * ctx, uint8_t * out, size_t size, int32_t seq, uint32_t flags, srt_fault * fault) {
+    return fenced<size_t>(0, fault, [&] { return llama_state_seq_get_data_ext(ctx, out, size, seq, flags); });
+}
+
+size_t srt_state_set(struct llama_context * ctx, const uint8_t * in, size_t size, int32_t seq, uint32_t flags, srt_fault * fault) {
+    return fenced<size_t>(0, fault, [&] { return llama_state_seq_set_data_ext(ctx, in, size, seq, flags); });
+}
+
+// ---- threads -------------------------------------------------------------
+
+struct ggml_threadpool * srt_pool_new(int32_t threads, uint32_t poll, srt_fault * fault) {
+    return fenced<struct ggml_threadpool *>(nullptr, fault, [&] {
+        struct ggml_threadpool_params params = ggml_threadpool_params_default(threads);
+        params.poll   = poll;
+        params.paused = true; // a decode resumes it
+        return ggml_threadpool_new(&params);
+    });
+}
+
+void srt_pool_free(struct ggml_threadpool * pool, srt_fault * fault) {
+    fence(fault, [&] { ggml_threadpool_free(pool); });
+}
+
+// ---- adapters ------------------------------------------------------------
+
+struct llama_adapter_lora * srt_adapter_load(struct llama_model * model, const char * path, srt_fault * fault) {
+    return fenced<struct llama_adapter_lora *>(nullptr, fault, [&] { return llama_adapter_lora_init(model, path); });
+}
+
+void srt_adapter_free(struct llama_adapter_lora * adapter, srt_fault * fault) {
+    fence(fault, [&] { llama_adapter_lora_free(adapter); });
+}
+
+int32_t srt_adapters_set(struct llama_context * ctx, struct llama_adapter_lora ** adapters, size_t n, float * scales, srt_fault * fault) {
+    return fenced<int32_t>(-1, fault, [&] { return llama_set_adapters_lora(ctx, adapters, n, scales); });
+}
+
+// ---- devices -------------------------------------------------------------
+
+// The RPC backend is looked up by name, so that an archive without it links.
+bool srt_add_rpc_server(const char * endpoint, srt_fault * fault) {
+    return fenced<bool>(false, fault, [&] {
+        ggml_backend_reg_t rpc = ggml_backend_reg_by_name("RPC");
+        if (rpc == nullptr) {
+            throw std::runtime_error("this llama.cpp was built without the RPC backend: run ./build.sh --rpc");
+        }
+        typedef ggml_backend_reg_t (*add_server_t)(const char *);
+        add_server_t add = reinterpret_cast<add_server_t>(ggml_backend_reg_get_proc_address(rpc, "ggml_backend_rpc_add_server"));
+        if (add == nullptr) {
+            throw std::runtime_error("the RPC backend has no ggml_backend_rpc_add_server");
+        }
+        ggml_backend_reg_t server = add(endpoint);
+        if (server == nullptr) {
+            return false;
+        }
+        ggml_backend_register(server);
+        return true;
+    });
+}
+
+void srt_device_memory(ggml_backend_dev_t dev, size_t * free, size_t * total, srt_fault * fault) {
+    fence(fault, [&] { ggml_backend_dev_memory(dev, free, total); });
+}
+
+void srt_fail(int32_t kind, srt_fault * fault) {
+    fence(fault, [&] {
+        switch (kind) {
+            case SRT_ABORTED:   GGML_ABORT("asked to abort");
+            case SRT_EXCEPTION: throw std::runtime_error("asked to throw");
+            default:            break;
+        }
+    });
+}
+
+} // extern "C"
