@@ -17,19 +17,31 @@ func TestNoAllocations(t *testing.T) {
 		s := mustNew(t, c)
 		var d Dist
 		pos := 0
+		require.NoError(t, s.DistAt(&d, row, history, Draw{})) // lists as much as any draw will
+		room := cap(s.c.list)
+		require.NoError(t, s.DistAt(&d, row, history, Draw{}))
+		assert.Equal(t, room, cap(s.c.list), "%s: no memory is lost", name)
 		assert.Zero(t, testing.AllocsPerRun(20, func() {
 			_, err := s.Pick(row, history, Draw{Pos: pos})
 			require.NoError(t, err)
 			pos++
 		}), "Pick, %s", name)
 		assert.Zero(t, testing.AllocsPerRun(20, func() {
-			require.NoError(t, s.Dist(&d, row, history))
+			require.NoError(t, s.DistAt(&d, row, history, Draw{Pos: pos}))
+			s.Accept(5)
 		}), "Dist, %s", name)
 		assert.Zero(t, testing.AllocsPerRun(20, func() {
 			d.Draw(Draw{Pos: pos})
 			d.ProbOf(5)
 		}), "Dist.Draw, %s", name)
 	}
+	bans := mustNew(t, Config{Temperature: .8, NoRepeatNGram: 1, Suppress: []int32{4}, MinLength: 9, EndTokens: []int32{3}})
+	_, err := bans.Pick(row, history, Draw{})
+	require.NoError(t, err)
+	assert.Zero(t, testing.AllocsPerRun(20, func() {
+		_, err := bans.Pick(row, history, Draw{})
+		require.NoError(t, err)
+	}), "bans")
 	var top []TokenLogProb
 	assert.Zero(t, testing.AllocsPerRun(20, func() {
 		LogProb(row, 3)

@@ -42,6 +42,16 @@ func BenchmarkPick(b *testing.B) {
 		{"min_p", Config{Temperature: 0.8, MinP: 0.05}},
 		{"top_p", Config{Temperature: 0.8, TopP: 0.95}},
 		{"temperature", Config{Temperature: 0.8}},
+		{"dry", Config{Temperature: 0.8, TopK: 40, DRYMultiplier: 0.8, DRYBase: 1.75, DRYAllowedLength: 2, DRYLastN: 1024, DRYBreakers: [][]int32{{13}}}},
+		{"dynamic", Config{Temperature: 0.8, DynTempRange: 0.5}},
+		{"top_n_sigma", Config{Temperature: 0.8, TopNSigma: 1}},
+		{"typ_p", Config{Temperature: 0.8, TypicalP: 0.95}},
+		{"eta", Config{Temperature: 0.8, Eta: 0.001}},
+		{"top_a", Config{Temperature: 0.8, TopA: 0.1}},
+		{"tfs", Config{Temperature: 0.8, TailFreeZ: 0.95}},
+		{"mirostat", Config{Temperature: 0.8, Mirostat: 2, MirostatTau: 5, MirostatEta: 0.1}},
+		{"adaptive_p", Config{Temperature: 0.8, AdaptiveTarget: 0.3, AdaptiveDecay: 0.9}},
+		{"inverse", Config{Temperature: 0.8, DrawMethod: DrawInverse}},
 	} {
 		for _, n := range []int{49152, 128256, 262144} {
 			b.Run(fmt.Sprintf("%s/%d", bench.name, n), func(b *testing.B) {

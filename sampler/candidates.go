@@ -25,13 +25,20 @@ type Candidates struct {
 	listed bool
 	sorted bool    // list is in order
 	temp   float64 // product of the temperatures applied so far
-	err    error   // the first error met
+	at     Draw    // the draw it is for
+	placed bool    // at is known
+
+	promptLen int         // tokens of the prompt
+	twisters  *[2]mt19937 // for draws and for xtc, where they are llama.cpp's
+
+	err error // the first error met
 
 	undo    []Candidate // patched entries of row, with their former logits
 	patcher string      // the last filter that patched row
 
-	counts  []int32   // scratch of penalties: occurrences by token, all zero between calls
-	window  []int32   // scratch of penalties: the distinct tokens in the window
+	counts  []int32   // scratch of penalties and dry, by token, all zero between calls
+	window  []int32   // scratch of penalties and dry: the tokens that have a count
+	matches []int32   // scratch of dry
 	ranks   []rank    // scratch of KeepTop and Sort
 	spare   []rank    // scratch of Sort
 	weights []float64 // result of weigh
@@ -89,6 +96,14 @@ func (c *Candidates) SetLogit(token int32, logit float32) {
 		c.list[i].Logit = logit
 		c.sorted = false
 	}
+}
+
+// has returns an error if the vocabulary does not have a token.
+func (c *Candidates) has(token int32) error {
+	if uint(token) >= uint(len(c.row)) {
+		return fmt.Errorf("token %d is outside the vocabulary of %d", token, len(c.row))
+	}
+	return nil
 }
 
 // find returns where a token stands in the row or the list, or -1.
@@ -364,6 +379,60 @@ func (c *Candidates) check() {
 		}
 	}
 	c.list = slices.DeleteFunc(c.list, func(x Candidate) bool { return x.Logit == negInf })
+}
+
+// reach puts the list in order and returns how many of its first tokens it
+// takes to reach probability p. Of a row it lists these and few more.
+func (c *Candidates) reach(p float64) int {
+	wasRow, total := !c.listed, 0.0
+	if wasRow {
+		total = c.listMass(p)
+	}
+	c.Sort()
+	listed := c.weigh()
+	if !wasRow {
+		total = listed
+	}
+	return prefix(c.weights, p*total)
+}
+
+// prefix returns how many of the weights it takes to reach the mass.
+func prefix(weights []float64, mass float64) int {
+	sum := 0.0
+	for i, w := range weights {
+		if sum >= mass {
+			return i
+		}
+		sum += w
+	}
+	return len(weights)
+}
+
+// uniform returns the one number that an inverse draw needs.
+func (c *Candidates) uniform() float64 {
+	if c.twisters != nil {
+		return c.twisters[0].double(uint32(c.at.Seed), c.at.Pos-c.promptLen)
+	}
+	return c.at.Uniform(0)
+}
+
+// coin returns the number that decides whether xtc acts.
+func (c *Candidates) coin() float64 {
+	if c.twisters != nil {
+		return c.twisters[1].float(uint32(c.at.Seed), c.at.Pos-c.promptLen)
+	}
+	at := c.at
+	at.Stream = StreamXTC
+	return at.Uniform(0)
+}
+
+// drawInverse returns the token at which the probabilities reach u.
+func (c *Candidates) drawInverse(u float64) int32 {
+	n := c.reach(u)
+	if c.err != nil {
+		return 0
+	}
+	return c.list[max(0, n-1)].ID
 }
 
 // drawList returns the winner of the draw among the list.

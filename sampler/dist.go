@@ -45,6 +45,15 @@ func (d *Dist) Draw(at Draw) int32 {
 	return best
 }
 
+// DrawInverse returns the token at which the sum of the probabilities, the most
+// likely first, reaches u, a number from 0 to 1. It panics if d is empty.
+func (d *Dist) DrawInverse(u float64) int32 {
+	if len(d.ids) == 0 {
+		panic("sampler: draw from an empty Dist")
+	}
+	return d.ids[max(0, prefix(d.probs, u)-1)]
+}
+
 func (d *Dist) reset() {
 	d.ids, d.probs, d.scores = d.ids[:0], d.probs[:0], d.scores[:0]
 }

@@ -24,14 +24,26 @@
 // Filters run one after the other, in the order of [DefaultOrder] unless
 // Config.Order says otherwise:
 //
-//	logit_bias   adds a number to the logits of chosen tokens
-//	penalties    lowers tokens that occurred lately
-//	top_k        keeps the k most likely tokens
-//	top_p        keeps the most likely tokens that together reach a probability
-//	min_p        keeps tokens not too far below the most likely one
-//	temperature  sharpens or flattens what is left; 0 keeps only the best
+//	logit_bias       adds a number to the logits of chosen tokens
+//	min_length       bans the ends of a text until it is long enough
+//	no_repeat_ngram  bans tokens that would repeat a sequence of n tokens
+//	penalties        lowers tokens that occurred lately
+//	dry              lowers tokens that would lengthen a repetition
+//	top_n_sigma      keeps tokens within n standard deviations of the highest logit
+//	top_k            keeps the k most likely tokens, or a share of the vocabulary
+//	typ_p            keeps tokens about as surprising as the row is on average
+//	epsilon          keeps tokens of at least a probability
+//	eta              the same, but that the bound falls with the entropy
+//	tfs              cuts the tail where the curve of probabilities flattens
+//	top_a            keeps tokens not too far below a power of the highest probability
+//	top_p            keeps the most likely tokens that together reach a probability
+//	min_p            keeps tokens not too far below the most likely one
+//	xtc              now and then removes the most likely of several likely tokens
+//	temperature      sharpens or flattens what is left; 0 keeps only the best
 //
-// A [Step] of your own takes its place among them by name.
+// A [Step] of your own takes its place among them by name. Mirostat and
+// adaptive-p stand behind all of them. [Guide] and [Contrast] make one row of
+// several before the chain.
 //
 // # Rules that hold everywhere
 //
@@ -40,7 +52,8 @@
 //   - The draw is a function. A token's noise follows from the seed, the
 //     position, the stream and the token ([Draw]), the winner is the token with
 //     the largest logit/temperature + noise. Nothing is remembered between
-//     draws, so the text does not depend on what else was drawn.
+//     draws, so the text does not depend on what else was drawn. Only mirostat
+//     and adaptive-p have a state, which follows from [Sampler.Accept].
 //   - History is an argument. The penalties look at the tokens passed to the
 //     call and at nothing else; undoing a token means passing fewer.
 //   - Probabilities are summed in float64.

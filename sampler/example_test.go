@@ -51,10 +51,11 @@ func ExampleStep() {
 		c.Keep(func(x sampler.Candidate) bool { return x.ID%2 == 1 })
 		return nil
 	})
+	order := sampler.DefaultOrder()
 	c := sampler.Config{
 		Temperature: 1,
 		TopK:        2,
-		Order:       slices.Insert(sampler.DefaultOrder(), 2, "odd"),
+		Order:       slices.Insert(order, slices.Index(order, "top_k"), "odd"),
 		Steps:       map[string]sampler.Step{"odd": odd},
 	}
 	s, err := sampler.New(c)
@@ -73,4 +74,38 @@ func ExampleStep() {
 	// Output:
 	// token 1: 0.731
 	// token 3: 0.269
+}
+
+// With mirostat a sampler belongs to one sequence and hears of its tokens.
+func ExampleSampler_Accept() {
+	s, err := sampler.New(sampler.Config{Temperature: 1, Mirostat: 2, MirostatTau: 1, MirostatEta: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	logits := []float32{2, 1, 0.5, 0, -1, -3}
+	for range 3 {
+		var d sampler.Dist
+		if err := s.Dist(&d, logits, nil); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(d.Len(), "tokens")
+		s.Accept(0) // no surprise: the next may be more surprising
+	}
+	// Output:
+	// 1 tokens
+	// 3 tokens
+	// 3 tokens
+}
+
+// Contrastive decoding prefers what a better model finds likely and a weaker
+// one does not.
+func ExampleContrast() {
+	expert := []float32{3, 2.5, 1, 0}
+	amateur := []float32{2, 0.5, 1.5, 0}
+	row := make([]float32, 4)
+	sampler.Contrast{Form: sampler.ContrastLogits, Alpha: 0.1, Beta: 1}.Logits(row, expert, amateur)
+	fmt.Println(row)
+	// Output: [4 4.5 0.5 -Inf]
 }

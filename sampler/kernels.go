@@ -102,21 +102,29 @@ var expTable = func() (t [expSteps]uint64) {
 	return t
 }()
 
+// step is the logarithm of the ratio of two neighbours of expTable.
+const step = math.Ln2 / expSteps
+
+// expStep returns exp(x*step) for an x of 0 or below, and the whole number
+// nearest to x.
+func expStep(x float64) (e float64, k int) {
+	k = int(x - 0.5)
+	r := x - float64(k)
+	p := 1 + r*(step+r*(step*step/2)) // exp(r*step)
+	return math.Float64frombits(expTable[k&(expSteps-1)]+uint64(k>>expBits)<<52) * p, k
+}
+
 // massByDepth adds exp((logit-top)*inv) of every token to the histogram, with
 // a relative error of 1e-11. No logit is above top or NaN. Tokens below the
 // reach of the histogram are left out: a million of them have a mass of 1e-13.
 func massByDepth(row []float32, top float32, inv float64, mass *depths) {
-	const step = math.Ln2 / expSteps
 	scale := inv / step
 	for _, v := range row {
 		x := (float64(v) - float64(top)) * scale // steps of the table, 0 or below
 		if !(x > 1-depthSteps*float64(len(mass))) {
 			continue
 		}
-		k := int(x - 0.5) // nearest
-		r := x - float64(k)
-		p := 1 + r*(step+r*(step*step/2)) // exp(r*step)
-		e := math.Float64frombits(expTable[k&(expSteps-1)]+uint64(k>>expBits)<<52) * p
+		e, k := expStep(x)
 		mass[uint(-k)/depthSteps%uint(len(mass))] += e
 	}
 }
@@ -127,4 +135,27 @@ func (m *depths) total() float64 {
 		sum += w
 	}
 	return sum
+}
+
+// spreadOf measures the tokens of a row that are not banned, with the accuracy
+// and the reach of massByDepth. No logit is above top or NaN.
+func spreadOf(row []float32, top float32, inv float64) spread {
+	s := spread{top: float64(top), inv: inv}
+	scale := inv / step
+	for _, v := range row {
+		if v == negInf {
+			continue
+		}
+		s.n++
+		depth := s.top - float64(v)
+		x := -depth * scale
+		if !(x > 1-depthSteps*float64(len(depths{}))) {
+			continue
+		}
+		e, _ := expStep(x)
+		s.mass += e
+		s.depth += e * depth
+	}
+	s.depth /= s.mass
+	return s
 }

@@ -1,13 +1,15 @@
 package sampler
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 )
 
-// logitBias adds a number to the logits of its tokens, sorted by token.
+// logitBias adds a number to the logits of its tokens, sorted by token. What
+// is suppressed has -Inf.
 type logitBias []bias
 
 type bias struct {
@@ -16,6 +18,13 @@ type bias struct {
 }
 
 func newLogitBias(c *Config) (Step, error) {
+	bans := make(map[int32]bool, len(c.Suppress))
+	for _, token := range c.Suppress {
+		if token < 0 {
+			return nil, badValue("a suppressed token", token, "0 or more")
+		}
+		bans[token] = true
+	}
 	var f logitBias
 	for _, token := range slices.Sorted(maps.Keys(c.LogitBias)) {
 		add := c.LogitBias[token]
@@ -25,8 +34,14 @@ func newLogitBias(c *Config) (Step, error) {
 		if !(add <= math.MaxFloat32) {
 			return nil, badValue(fmt.Sprintf("the logit bias of token %d", token), add, "a finite number or -Inf")
 		}
-		f = append(f, bias{token, add})
+		if !bans[token] {
+			f = append(f, bias{token, add})
+		}
 	}
+	for token := range bans {
+		f = append(f, bias{token, math.Inf(-1)})
+	}
+	slices.SortFunc(f, func(a, b bias) int { return cmp.Compare(a.token, b.token) })
 	if len(f) == 0 {
 		return nil, nil
 	}
@@ -34,8 +49,8 @@ func newLogitBias(c *Config) (Step, error) {
 }
 
 func (f logitBias) Apply(c *Candidates, _ []int32) error {
-	if last := f[len(f)-1].token; int(last) >= len(c.row) {
-		return fmt.Errorf("token %d is outside the vocabulary of %d", last, len(c.row))
+	if err := c.has(f[len(f)-1].token); err != nil {
+		return err
 	}
 	for _, b := range f {
 		if logit, ok := c.Logit(b.token); ok {

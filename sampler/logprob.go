@@ -49,17 +49,27 @@ func TopLogProbs(dst []TokenLogProb, logits []float32, n int) []TokenLogProb {
 // LogSumExp returns ln(sum(exp(logit))) of a row, summed in float64: what a
 // logit exceeds its log-probability by. It is NaN if a logit is NaN, and an
 // infinity if a logit is +Inf or all are -Inf.
-func LogSumExp(logits []float32) float64 {
-	top := negInf
-	for i := nextAbove(logits, 0, top); i < len(logits); i = nextAbove(logits, i+1, top) {
-		if top = logits[i]; top != top {
-			return math.NaN()
-		}
-	}
-	if math.IsInf(float64(top), 0) {
+func LogSumExp(logits []float32) float64 { return logSumExp(logits, 1) }
+
+// logSumExp is LogSumExp of the logits times inv.
+func logSumExp(logits []float32, inv float64) float64 {
+	top := maxLogit(logits)
+	if !finite(float64(top)) {
 		return float64(top)
 	}
 	var mass depths
-	massByDepth(logits, top, 1, &mass)
-	return float64(top) + math.Log(mass.total())
+	massByDepth(logits, top, inv, &mass)
+	return float64(top)*inv + math.Log(mass.total())
+}
+
+// maxLogit returns the highest logit of a row, -Inf for an empty one, or NaN if
+// there is one.
+func maxLogit(logits []float32) float32 {
+	top := negInf
+	for i := nextAbove(logits, 0, top); i < len(logits); i = nextAbove(logits, i+1, top) {
+		if top = logits[i]; top != top {
+			return top
+		}
+	}
+	return top
 }

@@ -18,6 +18,7 @@ const (
 	StreamDraw     Stream = 0 // drawing a token; target and drafter share it
 	StreamAccept   Stream = 1 // testing whether a drafted token is accepted
 	StreamResidual Stream = 2 // drawing a token in place of a rejected one
+	StreamXTC      Stream = 3 // whether xtc acts at a position
 )
 
 // Uniform returns a token's uniform number, strictly between 0 and 1.

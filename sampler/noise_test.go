@@ -29,6 +29,7 @@ func TestGoldenNoise(t *testing.T) {
 		{Draw{0, 0, StreamAccept}, 0, 0x56d9bfd03c76eaf6, 0.3392600901974806, -0.077875657977},
 		{Draw{0, 0, StreamResidual}, 0, 0xb8573af1d0ccf2f7, 0.7200810280199227, 1.113548680093},
 		{Draw{42, 1000, StreamDraw}, 31999, 0xe8865722b4ae1076, 0.9082998714190399, 2.341526564762},
+		{Draw{0, 0, StreamXTC}, 0, 0x4fe15b7571695822, 0.3120324289060695, -0.152419030908},
 		{Draw{math.MaxUint64, 131071, StreamResidual}, 128255, 0xff134f816a4f429f, 0.9963884058909659, 5.621797502279},
 	} {
 		assert.Equal(t, golden.bits, golden.at.key().bits(golden.token), "%v", golden.at)
@@ -257,6 +258,19 @@ func TestDrawFollowsTheDistribution(t *testing.T) {
 		counts[id]++
 	}
 	check("list, over seeds", probs, counts)
+
+	for _, method := range []DrawMethod{DrawInverse, DrawMT19937} {
+		s = mustNew(t, listed(Config{Temperature: 1, DrawMethod: method}))
+		clear(counts)
+		for i := range n {
+			id, err := s.Pick(row, nil, Draw{Seed: 5, Pos: i})
+			if err != nil {
+				t.Fatal(err)
+			}
+			counts[id]++
+		}
+		check(fmt.Sprint("method ", method), probs, counts)
+	}
 
 	// A temperature, which takes the logits to powers, through Dist.
 	sharp := []float64{.6, .3, .1}

@@ -6,14 +6,22 @@ import (
 )
 
 // penalties lowers the logits of the tokens in the last part of the history.
-// As in llama.cpp the prompt counts.
+// As in llama.cpp the prompt counts, unless it is to be skipped.
 type penalties struct {
 	repeat, frequency, presence float64
 	lastN                       int
+	skip                        int // tokens at the head of the history that do not count
+	exempt                      []int32
 }
 
 func newPenalties(c *Config) (Step, error) {
-	f := penalties{c.RepeatPenalty, c.FrequencyPenalty, c.PresencePenalty, c.PenaltyLastN}
+	f := penalties{
+		repeat: c.RepeatPenalty, frequency: c.FrequencyPenalty, presence: c.PresencePenalty,
+		lastN: c.PenaltyLastN, exempt: slices.Clone(c.PenaltyExempt),
+	}
+	if c.PenaltySkipPrompt {
+		f.skip = c.PromptLen
+	}
 	if f.repeat == 0 {
 		f.repeat = 1
 	}
@@ -35,12 +43,13 @@ func newPenalties(c *Config) (Step, error) {
 }
 
 func (f penalties) Apply(c *Candidates, history []int32) error {
-	c.countWindow(history[max(0, len(history)-f.lastN):])
+	from := max(len(history)-f.lastN, min(f.skip, len(history)), 0)
+	c.countWindow(history[from:])
 	for _, token := range c.window {
 		count := float64(c.counts[token])
 		c.counts[token] = 0
 		logit, ok := c.Logit(token)
-		if !ok {
+		if !ok || slices.Contains(f.exempt, token) {
 			continue
 		}
 		l := float64(logit)
@@ -73,5 +82,12 @@ func (c *Candidates) countWindow(history []int32) {
 }
 
 func (f penalties) String() string {
-	return fmt.Sprintf("repeat %v, frequency %v, presence %v, last %d", f.repeat, f.frequency, f.presence, f.lastN)
+	text := fmt.Sprintf("repeat %v, frequency %v, presence %v, last %d", f.repeat, f.frequency, f.presence, f.lastN)
+	if f.skip > 0 {
+		text += ", without the prompt"
+	}
+	if len(f.exempt) > 0 {
+		text += fmt.Sprintf(", exempt tokens: %d", len(f.exempt))
+	}
+	return text
 }

@@ -27,25 +27,62 @@ func reference(c Config, logits []float32, history []int32) []entry {
 	}
 	order := c.Order
 	if order == nil {
-		order = []string{"logit_bias", "penalties", "top_k", "top_p", "min_p", "temperature"}
+		order = []string{"logit_bias", "min_length", "no_repeat_ngram", "penalties", "dry", "top_n_sigma", "top_k", "typ_p", "epsilon", "eta", "tfs", "top_a", "top_p", "min_p", "xtc", "temperature"}
 	}
 	for _, name := range order {
 		live = slices.DeleteFunc(live, func(e entry) bool { return math.IsInf(e.l, -1) })
-		sort.Slice(live, func(i, j int) bool {
-			if live[i].l != live[j].l {
-				return live[i].l > live[j].l
-			}
-			return live[i].id < live[j].id
-		})
+		inOrder(live)
 		least := max(1, c.MinKeep)
 		kept := len(live)
+		probs := softmax(live)
+		reach := func(bound float64) int { // how many have that probability
+			n := 0
+			for n < len(live) && (n < least || probs[n] >= bound) {
+				n++
+			}
+			return n
+		}
 		switch name {
 		case "logit_bias":
 			for i := range live {
 				live[i].l = float64(float32(live[i].l + c.LogitBias[int32(live[i].id)]))
+				if slices.Contains(c.Suppress, int32(live[i].id)) {
+					live[i].l = math.Inf(-1)
+				}
+			}
+		case "min_length":
+			if len(history)-c.PromptLen < c.MinLength {
+				for i := range live {
+					if slices.Contains(c.EndTokens, int32(live[i].id)) {
+						live[i].l = math.Inf(-1)
+					}
+				}
+			}
+		case "no_repeat_ngram":
+			if n := c.NoRepeatNGram; n > 0 {
+				for i := range live {
+					next := append(slices.Clone(history), int32(live[i].id))
+					for j := 0; j+n < len(next); j++ {
+						if slices.Equal(next[j:j+n], next[len(next)-n:]) {
+							live[i].l = math.Inf(-1)
+						}
+					}
+				}
+			}
+		case "dry":
+			if c.DRYMultiplier > 0 {
+				length := naiveDRY(history[max(0, len(history)-c.DRYLastN):], c.DRYAllowedLength, c.DRYBreakers, len(logits))
+				for i := range live {
+					if n := length[live[i].id]; n >= 0 {
+						live[i].l = float64(float32(live[i].l - c.DRYMultiplier*math.Pow(c.DRYBase, float64(n-c.DRYAllowedLength))))
+					}
+				}
 			}
 		case "penalties":
 			from := max(0, len(history)-c.PenaltyLastN)
+			if c.PenaltySkipPrompt {
+				from = max(from, min(c.PromptLen, len(history)))
+			}
 			for i := range live {
 				n := 0
 				for _, h := range history[from:] {
@@ -53,7 +90,7 @@ func reference(c Config, logits []float32, history []int32) []entry {
 						n++
 					}
 				}
-				if n == 0 {
+				if n == 0 || slices.Contains(c.PenaltyExempt, int32(live[i].id)) {
 					continue
 				}
 				l := live[i].l
@@ -69,9 +106,111 @@ func reference(c Config, logits []float32, history []int32) []entry {
 			if c.TopK > 0 {
 				kept = max(c.TopK, least)
 			}
+			if c.TopKShare > 0 {
+				kept = max(int(math.Ceil(c.TopKShare*float64(len(logits)))), least)
+			}
+		case "top_n_sigma":
+			if c.TopNSigma > 0 && len(live) > 0 {
+				n, mean, variance := float64(len(live)), 0.0, 0.0
+				for _, e := range live {
+					mean += e.l / n
+				}
+				for _, e := range live {
+					variance += (e.l - mean) * (e.l - mean) / n
+				}
+				for kept = 0; kept < len(live) && (kept < least || live[kept].l >= live[0].l-c.TopNSigma*math.Sqrt(variance)); kept++ {
+				}
+			}
+		case "typ_p":
+			if c.TypicalP > 0 && c.TypicalP < 1 {
+				// The distance of surprise and entropy is that of depth and mean depth.
+				mean := 0.0
+				for i := range live {
+					mean += probs[i] * (live[0].l - live[i].l)
+				}
+				index := make([]int, len(live))
+				depth := make([]float64, len(live))
+				for i := range index {
+					index[i], depth[i] = i, live[0].l-live[i].l
+				}
+				sort.SliceStable(index, func(i, j int) bool {
+					a, b := depth[index[i]], depth[index[j]]
+					if a < mean && b < mean { // the difference may be lost in that from the mean
+						return a > b
+					}
+					return math.Abs(a-mean) < math.Abs(b-mean)
+				})
+				sum, n := 0.0, 0
+				var chosen []entry
+				for _, i := range index {
+					if n >= least && sum > c.TypicalP {
+						break
+					}
+					sum += probs[i]
+					n++
+					chosen = append(chosen, live[i])
+				}
+				inOrder(chosen)
+				live, kept = chosen, n
+			}
+		case "epsilon":
+			if c.Epsilon > 0 {
+				kept = reach(c.Epsilon)
+			}
+		case "eta":
+			if c.Eta > 0 {
+				kept = reach(min(c.Eta, math.Sqrt(c.Eta)*math.Exp(-entropy(probs))))
+			}
+		case "tfs":
+			if c.TailFreeZ > 0 && c.TailFreeZ < 1 && len(live) > 2 {
+				var first, second []float64
+				for i := range len(probs) - 1 {
+					first = append(first, probs[i]-probs[i+1])
+				}
+				total := 0.0
+				for i := range len(first) - 1 {
+					second = append(second, math.Abs(first[i]-first[i+1]))
+					total += second[i]
+				}
+				sum := 0.0
+				for i := range second {
+					if total > 1e-6 {
+						sum += second[i] / total
+					} else {
+						sum += 1 / float64(len(second))
+					}
+					if sum > c.TailFreeZ && i >= least {
+						kept = i
+						break
+					}
+				}
+			}
+		case "top_a":
+			if c.TopA > 0 && len(live) > 0 {
+				power := c.TopAPower
+				if power == 0 {
+					power = 2
+				}
+				kept = reach(c.TopA * math.Pow(probs[0], power))
+			}
+		case "xtc":
+			if c.XTCProbability > 0 { // the tests have it at 1 or off
+				n := 0
+				for n < len(live) && probs[n] >= c.XTCThreshold {
+					n++
+				}
+				if n >= 2 && len(live)-n+1 >= least {
+					var rest []entry
+					for i, e := range live {
+						if i >= n-1 || slices.Contains(c.XTCExempt, int32(e.id)) {
+							rest = append(rest, e)
+						}
+					}
+					live, kept = rest, len(rest)
+				}
+			}
 		case "top_p":
 			if c.TopP > 0 && c.TopP < 1 {
-				probs := softmax(live)
 				sum := 0.0
 				for kept = 0; kept < len(probs) && (kept < least || sum < c.TopP); kept++ {
 					sum += probs[kept]
@@ -83,17 +222,45 @@ func reference(c Config, logits []float32, history []int32) []entry {
 				}
 			}
 		case "temperature":
-			if c.Temperature < 1e-5 {
+			t := c.Temperature
+			if c.DynTempRange > 0 && len(live) > 1 {
+				low, high := max(0, t-c.DynTempRange), t+c.DynTempRange
+				exponent := c.DynTempExponent
+				if exponent == 0 {
+					exponent = 1
+				}
+				t = low + (high-low)*math.Pow(entropy(probs)/math.Log(float64(len(live))), exponent)
+			}
+			if t < 1e-5 {
 				kept = 1
 			} else {
 				for i := range live {
-					live[i].l /= c.Temperature
+					live[i].l /= t
 				}
 			}
 		}
 		live = live[:min(kept, len(live))]
 	}
 	return live
+}
+
+func inOrder(live []entry) {
+	sort.Slice(live, func(i, j int) bool {
+		if live[i].l != live[j].l {
+			return live[i].l > live[j].l
+		}
+		return live[i].id < live[j].id
+	})
+}
+
+func entropy(probs []float64) float64 {
+	h := 0.0
+	for _, p := range probs {
+		if p > 0 {
+			h -= p * math.Log(p)
+		}
+	}
+	return h
 }
 
 func softmax(live []entry) []float64 {
@@ -207,12 +374,70 @@ func someCase(t *rapid.T) (c Config, row []float32, history []int32) {
 			c.LogitBias[int32(r.IntN(n))] = rapid.SampledFrom([]float64{-2, -.5, .5, 3, math.Inf(-1)}).Draw(t, "bias")
 		}
 	}
+	rarely := func(name string) bool { return rapid.IntRange(0, 5).Draw(t, name) == 0 }
+	some := func(name string) (ids []int32) {
+		for range rapid.IntRange(0, 3).Draw(t, name) {
+			ids = append(ids, int32(r.IntN(n)))
+		}
+		return ids
+	}
+	c.PromptLen = rapid.IntRange(0, len(history)+1).Draw(t, "prompt")
+	if rarely("suppress") {
+		c.Suppress = some("suppressed")
+	}
+	if rarely("use min-length") {
+		c.MinLength, c.EndTokens = rapid.IntRange(1, 20).Draw(t, "min-length"), append(some("ends"), 0)
+	}
+	if rarely("use no-repeat-ngram") {
+		c.NoRepeatNGram = rapid.IntRange(1, 4).Draw(t, "n-gram")
+	}
+	if maybe("restrict penalties") {
+		c.PenaltySkipPrompt, c.PenaltyExempt = maybe("skip the prompt"), some("exempt")
+	}
+	if rarely("use dry") {
+		c.DRYMultiplier, c.DRYBase = .75, rapid.SampledFrom([]float64{1, 1.5, 2}).Draw(t, "base")
+		c.DRYAllowedLength = rapid.IntRange(0, 3).Draw(t, "allowed")
+		c.DRYLastN = rapid.IntRange(1, 50).Draw(t, "dry window")
+		if b := some("breaker"); len(b) > 0 {
+			c.DRYBreakers = [][]int32{b}
+		}
+	}
+	if c.TopK == 0 && rarely("use top-k share") {
+		c.TopKShare = fraction("top-k share")
+	}
+	if rarely("use dynamic temperature") {
+		c.DynTempRange = rapid.SampledFrom([]float64{.1, .5, 2}).Draw(t, "range")
+		c.DynTempExponent = rapid.SampledFrom([]float64{0, .5, 1, 2}).Draw(t, "exponent")
+	}
+	if rarely("use top-n-sigma") {
+		c.TopNSigma = 3 * fraction("n")
+	}
+	if rarely("use typical-p") {
+		c.TypicalP = fraction("typical-p")
+	}
+	if rarely("use epsilon") {
+		c.Epsilon = fraction("epsilon")
+	}
+	if rarely("use eta") {
+		c.Eta = fraction("eta")
+	}
+	if rarely("use tail-free") {
+		c.TailFreeZ = fraction("z")
+	}
+	if rarely("use top-a") {
+		c.TopA = fraction("a")
+		c.TopAPower = rapid.SampledFrom([]float64{0, .5, 1, 2, 3}).Draw(t, "power")
+	}
+	if rarely("use xtc") {
+		c.XTCProbability, c.XTCThreshold = 1, fraction("t")
+		c.XTCExempt = some("exempt from xtc")
+	}
 	if maybe("use order") {
 		// Changes of logits stand before the temperature: after it, they
 		// round otherwise than in the reference.
-		cuts := rapid.Permutation([]string{"top_k", "top_p", "min_p"}).Draw(t, "cuts")
-		changes := rapid.Permutation([]string{"logit_bias", "penalties"}).Draw(t, "changes")
-		at := rapid.IntRange(0, 3).Draw(t, "temperature at")
+		cuts := rapid.Permutation([]string{"top_n_sigma", "top_k", "typ_p", "epsilon", "eta", "tfs", "top_a", "top_p", "min_p", "xtc"}).Draw(t, "cuts")
+		changes := rapid.Permutation([]string{"logit_bias", "min_length", "no_repeat_ngram", "penalties", "dry"}).Draw(t, "changes")
+		at := rapid.IntRange(0, len(cuts)).Draw(t, "temperature at")
 		c.Order = slices.Insert(cuts, at, "temperature")
 		c.Order = slices.Insert(c.Order, rapid.IntRange(0, at).Draw(t, "changes at"), changes...)
 	}
@@ -245,8 +470,8 @@ func TestAgainstReference(t *testing.T) {
 
 		var d, d2 Dist
 		want := reference(c, row, history)
-		err = s.Dist(&d, row, history)
-		err2 := s2.Dist(&d2, row, history)
+		err = s.DistAt(&d, row, history, Draw{})
+		err2 := s2.DistAt(&d2, row, history, Draw{})
 		if len(want) == 0 {
 			require.ErrorIs(t, err, ErrNoCandidates)
 			require.ErrorIs(t, err2, ErrNoCandidates)
@@ -263,8 +488,12 @@ func TestAgainstReference(t *testing.T) {
 		}
 		require.Equal(t, ids, d.ids)
 		require.Equal(t, ids, d2.ids)
-		require.Equal(t, d.scores, d2.scores)
-		require.Equal(t, d.probs, d2.probs)
+		if c.DynTempRange == 0 {
+			require.Equal(t, d.scores, d2.scores)
+			require.Equal(t, d.probs, d2.probs)
+		} else { // follows from sums, whose last digits depend on how they are made
+			require.InDeltaSlice(t, d.probs, d2.probs, 1e-9)
+		}
 		sum := 0.0
 		for i, p := range softmax(want) {
 			if math.Abs(p-d.probs[i]) > 1e-9 { // a float32 logit over T carries some error into huge exponents
@@ -282,7 +511,7 @@ func TestAgainstReference(t *testing.T) {
 			require.Equal(t, d.Draw(at), id)
 			id, err = s2.Pick(row, history, at)
 			require.NoError(t, err)
-			require.Equal(t, d.Draw(at), id)
+			require.Equal(t, d2.Draw(at), id)
 		}
 		require.Equal(t, bitsOf(before), bitsOf(row))
 	})
@@ -314,6 +543,26 @@ func TestFilterLaws(t *testing.T) {
 		require.Equal(t, all[:len(near)], near)
 		require.Equal(t, nearer, near[:len(nearer)])
 
+		for name, set := range map[string]func(c *Config, p float64){
+			"epsilon":     func(c *Config, p float64) { c.Epsilon = p },
+			"eta":         func(c *Config, p float64) { c.Eta = p },
+			"top-a":       func(c *Config, p float64) { c.TopA = p },
+			"top-n-sigma": func(c *Config, p float64) { c.TopNSigma = 3 * (1 - p) },
+			"tail-free":   func(c *Config, p float64) { c.TailFreeZ = 1 - p },
+		} {
+			few, many := Config{Temperature: 1}, Config{Temperature: 1}
+			set(&few, (1+p)/2)
+			set(&many, p)
+			less, more := kept(few), kept(many)
+			require.NotEmpty(t, less, name)
+			require.Equal(t, all[:len(more)], more, name)
+			require.Equal(t, more[:len(less)], less, name)
+		}
+		few, many := kept(Config{Temperature: 1, TypicalP: p}), kept(Config{Temperature: 1, TypicalP: (1 + p) / 2})
+		require.NotEmpty(t, few)
+		require.Subset(t, many, few, "typical")
+		require.Subset(t, all, many, "typical")
+
 		// Top-k does not depend on the temperature; with min-p it does not
 		// matter whether it runs once or twice.
 		require.Equal(t, top, kept(Config{Temperature: .5, TopK: k, Order: []string{"temperature", "top_k"}}))
@@ -343,6 +592,6 @@ func TestOrderFree(t *testing.T) {
 			ids[i] = int32(perm[ids[i]])
 		}
 		assert.Equal(t, ids, ids2, name)
-		assert.Equal(t, probs, probs2, name)
+		assert.InDeltaSlice(t, probs, probs2, 1e-12, name)
 	}
 }

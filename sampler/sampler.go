@@ -18,11 +18,14 @@ var (
 	ErrNoCandidates = errors.New("no token left to draw from")
 )
 
-// A Sampler turns rows of logits into tokens. It is made by [New]. One
-// goroutine at a time may use it.
+// A Sampler turns rows of logits into tokens. It is made by [New]. With
+// mirostat, adaptive-p or a [Stateful] step of the user's it belongs to one
+// sequence and hears of its tokens by [Sampler.Accept]; else it remembers
+// nothing. One goroutine at a time may use it.
 type Sampler struct {
-	chain []namedStep
-	c     Candidates
+	chain  []namedStep
+	method DrawMethod
+	c      Candidates
 }
 
 // New returns a sampler for a configuration. A value out of range is an error
@@ -32,12 +35,26 @@ func New(c Config) (*Sampler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sampler{chain: chain}, nil
+	s := &Sampler{chain: chain, method: c.DrawMethod}
+	s.c.promptLen = c.PromptLen
+	if s.method == DrawMT19937 {
+		s.c.twisters = new([2]mt19937)
+	}
+	return s, nil
 }
 
-// Clone returns a sampler with the same settings and scratch memory of its
-// own, for another goroutine. The user's own steps are shared.
-func (s *Sampler) Clone() *Sampler { return &Sampler{chain: s.chain} }
+// Clone returns a sampler with the same settings, the same state of steps that
+// have one, and scratch memory of its own: for another goroutine, or to go on
+// from here in more than one way. The user's own steps are shared unless they
+// are [Stateful].
+func (s *Sampler) Clone() *Sampler {
+	n := &Sampler{chain: cloneChain(s.chain), method: s.method}
+	n.c.promptLen = s.c.promptLen
+	if s.c.twisters != nil {
+		n.c.twisters = new([2]mt19937)
+	}
+	return n
+}
 
 // String lists the filters that are on, first to last, with their settings.
 func (s *Sampler) String() string {
@@ -53,8 +70,9 @@ func (s *Sampler) String() string {
 }
 
 // Pick draws a token from a row of logits, which are indexed by token. The
-// history holds the tokens so far, prompt included. The token is the one that
-// [Dist.Draw] gives for the distribution of the same row.
+// history holds the tokens so far, prompt included. With the default method
+// the token is the one that [Dist.Draw] gives for the distribution of the same
+// row.
 //
 // The logits may be changed during the call; on return, with or without an
 // error, they are as before. NaN among them is [ErrNaN], +Inf is [ErrInf],
@@ -62,10 +80,15 @@ func (s *Sampler) String() string {
 func (s *Sampler) Pick(logits []float32, history []int32, at Draw) (int32, error) {
 	c := &s.c
 	defer c.close()
+	c.at, c.placed = at, true
 	if err := s.run(logits, history); err != nil {
 		return 0, err
 	}
-	if !c.listed {
+	switch {
+	case s.method != DrawGumbel:
+		id := c.drawInverse(c.uniform())
+		return id, c.err
+	case !c.listed:
 		id := c.drawRow(at.key())
 		return id, c.err
 	}
@@ -74,8 +97,22 @@ func (s *Sampler) Pick(logits []float32, history []int32, at Draw) (int32, error
 
 // Dist makes dst the distribution over the tokens that survive the chain. What
 // dst held is overwritten and its memory is used again. Logits, history and
-// errors are those of [Sampler.Pick]; after an error dst is empty.
+// errors are those of [Sampler.Pick]; after an error dst is empty. A chain with
+// xtc has no distribution apart from a draw: that is an error, and
+// [Sampler.DistAt] is the way.
 func (s *Sampler) Dist(dst *Dist, logits []float32, history []int32) error {
+	s.c.at, s.c.placed = Draw{}, false
+	return s.dist(dst, logits, history)
+}
+
+// DistAt is like [Sampler.Dist] for one draw, whose seed and position decide
+// whether xtc acts.
+func (s *Sampler) DistAt(dst *Dist, logits []float32, history []int32, at Draw) error {
+	s.c.at, s.c.placed = at, true
+	return s.dist(dst, logits, history)
+}
+
+func (s *Sampler) dist(dst *Dist, logits []float32, history []int32) error {
 	dst.reset()
 	c := &s.c
 	defer c.close()
@@ -96,6 +133,9 @@ func (s *Sampler) Dist(dst *Dist, logits []float32, history []int32) error {
 func (s *Sampler) run(logits []float32, history []int32) error {
 	c := &s.c
 	c.open(logits)
+	if c.twisters != nil && c.placed && c.at.Pos < c.promptLen {
+		return fmt.Errorf("sampler: position %d lies in the prompt of %d tokens", c.at.Pos, c.promptLen)
+	}
 	for _, step := range s.chain {
 		patched := len(c.undo)
 		if err := step.Apply(c, history); err != nil {

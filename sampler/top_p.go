@@ -21,33 +21,13 @@ func newTopP(c *Config) (Step, error) {
 }
 
 func (f topP) Apply(c *Candidates, _ []int32) error {
-	wasRow, total := !c.listed, 0.0
-	if wasRow {
-		total = c.listMass(f.p)
-	}
-	c.Sort()
-	listed := c.weigh()
-	if !wasRow {
-		total = listed
-	}
-	n := prefix(c.weights, f.p*total)
+	wasRow := !c.listed
+	n := c.reach(f.p)
 	if n < f.least && wasRow {
 		c.listed = false // the row still has them all
 	}
 	c.KeepTop(max(n, f.least))
 	return nil
-}
-
-// prefix returns how many of the weights it takes to reach the mass.
-func prefix(weights []float64, mass float64) int {
-	sum := 0.0
-	for i, w := range weights {
-		if sum >= mass {
-			return i
-		}
-		sum += w
-	}
-	return len(weights)
 }
 
 func (f topP) String() string { return strconv.FormatFloat(f.p, 'g', -1, 64) }

@@ -1,7 +1,9 @@
 package sampler
 
 import (
+	"fmt"
 	"math"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -42,7 +44,7 @@ func mustNew(t tester, c Config) *Sampler {
 func distOf(t tester, c Config, logits []float32, history ...int32) ([]int32, []float64) {
 	t.Helper()
 	var d Dist
-	require.NoError(t, mustNew(t, c).Dist(&d, logits, history))
+	require.NoError(t, mustNew(t, c).DistAt(&d, logits, history, Draw{}))
 	var ids []int32
 	var probs []float64
 	for i := range d.Len() {
@@ -100,6 +102,95 @@ func TestVectors(t *testing.T) {
 		{"min-p .4, min-keep 2", Config{Temperature: 1, MinP: .4, MinKeep: 2}, rowA, nil, []int32{0, 1}, []float64{.731059, .268941}},
 		{"min-keep never lifts a ban", Config{Temperature: 1, MinP: .5, MinKeep: 5}, rowB, nil, []int32{0, 1, 2, 4}, []float64{.457640, .457640, .061935, .022785}},
 
+		{"dynamic temperature", Config{Temperature: 1, DynTempRange: .5, DynTempExponent: 1}, rowA, nil, all, []float64{.502294, .215957, .141602, .092848, .039919, .007379}},
+		{"dynamic temperature, exponent 0 is 1", Config{Temperature: 1, DynTempRange: .5}, rowA, nil, all, []float64{.502294, .215957, .141602, .092848, .039919, .007379}},
+		{"dynamic temperature, exponent 2", Config{Temperature: 1, DynTempRange: .5, DynTempExponent: 2}, rowA, nil, all, []float64{.572526, .203943, .121721, .072648, .025878, .003284}},
+		{"dynamic temperature from 0", Config{Temperature: 0, DynTempRange: 1}, rowA, nil, all, []float64{.708720, .164503, .079254, .038183, .008863, .000477}},
+		{"dynamic temperature, range 0", Config{Temperature: .5, DynTempExponent: 3}, rowA, nil, all, []float64{.829213, .112222, .041284, .015188, .002055, .000038}},
+		{"dynamic temperature of equal logits", Config{Temperature: 1, DynTempRange: .5}, []float32{0, 0, 0, 0}, nil, []int32{0, 1, 2, 3}, quarters},
+		{"dynamic temperature of one token", Config{Temperature: 1, DynTempRange: .5}, []float32{5, -inf, -inf, -inf}, nil, []int32{0}, []float64{1}},
+		{"dynamic temperature of two tokens", Config{Temperature: 1, DynTempRange: 1}, []float32{1, 0}, nil, []int32{0, 1}, []float64{.644576, .355424}},
+		{"dynamic temperature of two tokens beside banned ones", Config{Temperature: 1, DynTempRange: 1}, []float32{-inf, 1, -inf, 0}, nil, []int32{1, 3}, []float64{.644576, .355424}},
+		{"dynamic temperature without entropy", Config{Temperature: 0, DynTempRange: 1}, []float32{2000, 0, 0, 0}, nil, []int32{0}, []float64{1}},
+
+		{"top-k share .3", Config{Temperature: 1, TopKShare: .3}, rowA, nil, []int32{0, 1}, []float64{.731059, .268941}},
+		{"top-k share .5", Config{Temperature: 1, TopKShare: .5}, rowA, nil, []int32{0, 1, 2}, []float64{.628532, .231224, .140244}},
+
+		{"top-a .02", Config{Temperature: 1, TopA: .02}, rowA, nil, []int32{0, 1, 2, 3, 4}, []float64{.563021, .207124, .125627, .076197, .028031}},
+		{"top-a .2", Config{Temperature: 1, TopA: .2}, rowA, nil, []int32{0, 1, 2, 3}, []float64{.579259, .213097, .129250, .078394}},
+		{"top-a .5", Config{Temperature: 1, TopA: .5}, rowA, nil, []int32{0, 1}, []float64{.731059, .268941}},
+		{"top-a 1", Config{Temperature: 1, TopA: 1}, rowA, nil, []int32{0}, []float64{1}},
+		{"top-a 2", Config{Temperature: 1, TopA: 2}, rowA, nil, []int32{0}, []float64{1}},
+		{"top-a .2, power 1", Config{Temperature: 1, TopA: .2, TopAPower: 1}, rowA, nil, []int32{0, 1, 2}, []float64{.628532, .231224, .140244}},
+		{"top-a 2, min-keep 2", Config{Temperature: 1, TopA: 2, MinKeep: 2}, rowA, nil, []int32{0, 1}, []float64{.731059, .268941}},
+
+		{"typical .2", Config{Temperature: 1, TypicalP: .2}, rowA, nil, []int32{1}, []float64{1}},
+		{"typical .5", Config{Temperature: 1, TypicalP: .5}, rowA, nil, []int32{0, 1}, []float64{.731059, .268941}},
+		{"typical .9", Config{Temperature: 1, TypicalP: .9}, rowA, nil, []int32{0, 1, 2, 3}, []float64{.579259, .213097, .129250, .078394}},
+		{"typical .95", Config{Temperature: 1, TypicalP: .95}, rowA, nil, []int32{0, 1, 2, 3}, []float64{.579259, .213097, .129250, .078394}},
+		{"typical .9, peaked", Config{Temperature: 1, TypicalP: .9}, []float32{5, 1, 1, 0}, nil, []int32{0}, []float64{1}},
+		{"typical .5 without the most likely", Config{Temperature: 1, TypicalP: .5}, logs(.4, .2, .2, .2), nil, []int32{1, 2, 3}, []float64{1. / 3, 1. / 3, 1. / 3}},
+		{"typical .5 with a banned token", Config{Temperature: 1, TypicalP: .5}, append(logs(.4, .2, .2, .2), -inf), nil, []int32{1, 2, 3}, []float64{1. / 3, 1. / 3, 1. / 3}},
+		{"typical .2, equal", Config{Temperature: 1, TypicalP: .2}, []float32{0, 0, 0, 0}, nil, []int32{0}, []float64{1}},
+		{"typical .5, equal", Config{Temperature: 1, TypicalP: .5}, []float32{0, 0, 0, 0}, nil, []int32{0, 1, 2}, []float64{1. / 3, 1. / 3, 1. / 3}},
+		{"typical .6, equal", Config{Temperature: 1, TypicalP: .6}, []float32{0, 0, 0, 0}, nil, []int32{0, 1, 2}, []float64{1. / 3, 1. / 3, 1. / 3}},
+		{"typical .2, min-keep 2", Config{Temperature: 1, TypicalP: .2, MinKeep: 2}, rowA, nil, []int32{0, 1}, []float64{.731059, .268941}},
+		// Three at .2 lie nearer than the four at .1, and the first of the latter come next.
+		{"typical .65, ties above and below", Config{Temperature: 1, TypicalP: .65}, logs(.1, .2, .1, .2, .1, .2, .1), nil, []int32{1, 3, 5, 0}, []float64{2. / 7, 2. / 7, 2. / 7, 1. / 7}},
+		// The surprise of .3 is nearer to the entropy, 1.366, than that of .1; of the three at .3 the first two are enough.
+		{"typical .5, ties above", Config{Temperature: 1, TypicalP: .5}, logs(.3, .3, .1, .3), nil, []int32{0, 1}, []float64{.5, .5}},
+
+		{"top-n-sigma .5", Config{Temperature: 1, TopNSigma: .5}, rowA, nil, []int32{0}, []float64{1}},
+		{"top-n-sigma 1", Config{Temperature: 1, TopNSigma: 1}, rowA, nil, []int32{0, 1, 2}, []float64{.628532, .231224, .140244}},
+		{"top-n-sigma 2", Config{Temperature: 1, TopNSigma: 2}, rowA, nil, []int32{0, 1, 2, 3, 4}, []float64{.563021, .207124, .125627, .076197, .028031}},
+		{"top-n-sigma 1 with banned tokens", Config{Temperature: 1, TopNSigma: 1}, []float32{-inf, 2, 1, .5, 0, -1, -3, -inf}, nil, []int32{1, 2, 3}, []float64{.628532, .231224, .140244}},
+		{"top-n-sigma 1, equal", Config{Temperature: 1, TopNSigma: 1}, []float32{1, 1, 1, 1}, nil, []int32{0, 1, 2, 3}, quarters},
+		{"top-n-sigma 1, doubled", Config{Temperature: 1, TopNSigma: 1}, []float32{4, 2, 1, 0, -2, -6}, nil, []int32{0, 1, 2}, []float64{.843795, .114195, .042010}},
+		{"top-n-sigma .5, min-keep 2", Config{Temperature: 1, TopNSigma: .5, MinKeep: 2}, rowA, nil, []int32{0, 1}, []float64{.731059, .268941}},
+		{"ln p, top-n-sigma 1", Config{Temperature: 1, TopNSigma: 1}, logs(.1, .2, .3, .4), nil, []int32{3, 2}, []float64{.571429, .428571}},
+		{"ln p, top-n-sigma 0", Config{Temperature: 1, TopNSigma: 0}, logs(.1, .2, .3, .4), nil, []int32{3, 2, 1, 0}, []float64{.4, .3, .2, .1}},
+		{"ln p, top-n-sigma 3", Config{Temperature: 1, TopNSigma: 3}, logs(.1, .2, .3, .4), nil, []int32{3, 2, 1, 0}, []float64{.4, .3, .2, .1}},
+
+		{"epsilon .0003", Config{Temperature: 1, Epsilon: .0003}, rowA, nil, all, pA},
+		{"epsilon .05", Config{Temperature: 1, Epsilon: .05}, rowA, nil, []int32{0, 1, 2, 3}, []float64{.579259, .213097, .129250, .078394}},
+		{"epsilon .2", Config{Temperature: 1, Epsilon: .2}, rowA, nil, []int32{0, 1}, []float64{.731059, .268941}},
+		{"epsilon .6", Config{Temperature: 1, Epsilon: .6}, rowA, nil, []int32{0}, []float64{1}},
+		{"epsilon .6, min-keep 2", Config{Temperature: 1, Epsilon: .6, MinKeep: 2}, rowA, nil, []int32{0, 1}, []float64{.731059, .268941}},
+		{"epsilon at equality", Config{Temperature: 1, Epsilon: .25}, make([]float32, 4), nil, []int32{0, 1, 2, 3}, quarters},
+		{"epsilon just above equality", Config{Temperature: 1, Epsilon: .2501}, make([]float32, 4), nil, []int32{0}, []float64{1}},
+		{"top-a at equality", Config{Temperature: 1, TopA: 4}, make([]float32, 4), nil, []int32{0, 1, 2, 3}, quarters},
+		{"top-a just above equality", Config{Temperature: 1, TopA: 4.001}, make([]float32, 4), nil, []int32{0}, []float64{1}},
+		{"eta .0003", Config{Temperature: 1, Eta: .0003}, rowA, nil, all, pA},
+		{"eta .05", Config{Temperature: 1, Eta: .05}, rowA, nil, []int32{0, 1, 2, 3}, []float64{.579259, .213097, .129250, .078394}},
+		{"eta .3", Config{Temperature: 1, Eta: .3}, rowA, nil, []int32{0, 1}, []float64{.731059, .268941}},
+		{"eta .6", Config{Temperature: 1, Eta: .6}, rowA, nil, []int32{0}, []float64{1}},
+		{"eta .9, equal", Config{Temperature: 1, Eta: .9}, []float32{0, 0, 0, 0}, nil, []int32{0, 1, 2, 3}, quarters},
+
+		{"tail-free .5", Config{Temperature: 1, TailFreeZ: .5}, rowA, nil, []int32{0}, []float64{1}},
+		{"tail-free .9", Config{Temperature: 1, TailFreeZ: .9}, rowA, nil, []int32{0}, []float64{1}},
+		{"tail-free .95", Config{Temperature: 1, TailFreeZ: .95}, rowA, nil, []int32{0, 1, 2}, []float64{.628532, .231224, .140244}},
+		{"tail-free .99", Config{Temperature: 1, TailFreeZ: .99}, rowA, nil, []int32{0, 1, 2}, []float64{.628532, .231224, .140244}},
+		{"tail-free .5, min-keep 2", Config{Temperature: 1, TailFreeZ: .5, MinKeep: 2}, rowA, nil, []int32{0, 1}, []float64{.731059, .268941}},
+		{"tail-free of two tokens", Config{Temperature: 1, TailFreeZ: .1}, []float32{1, 0}, nil, []int32{0, 1}, []float64{.731059, .268941}},
+		// No second difference: each counts a half, and the second exceeds .6.
+		{"tail-free, equal", Config{Temperature: 1, TailFreeZ: .6}, []float32{0, 0, 0, 0}, nil, []int32{0}, []float64{1}},
+
+		{"xtc .05", Config{Temperature: 1, XTCProbability: 1, XTCThreshold: .05}, rowA, nil, []int32{3, 4, 5}, []float64{.705385, .259496, .035119}},
+		{"xtc .1", Config{Temperature: 1, XTCProbability: 1, XTCThreshold: .1}, rowA, nil, []int32{2, 3, 4, 5}, []float64{.537675, .326117, .119972, .016236}},
+		{"xtc .2", Config{Temperature: 1, XTCProbability: 1, XTCThreshold: .2}, rowA, nil, []int32{1, 2, 3, 4, 5}, []float64{.469911, .285016, .172871, .063596, .008607}},
+		{"xtc .3", Config{Temperature: 1, XTCProbability: 1, XTCThreshold: .3}, rowA, nil, all, pA},
+		{"xtc .5", Config{Temperature: 1, XTCProbability: 1, XTCThreshold: .5}, rowA, nil, all, pA},
+		{"xtc .6", Config{Temperature: 1, XTCProbability: 1, XTCThreshold: .6}, rowA, nil, all, pA},
+		{"xtc .5, a tie", Config{Temperature: 1, XTCProbability: 1, XTCThreshold: .5}, []float32{1, 1}, nil, []int32{1}, []float64{1}},
+		{"xtc .05, min-keep 3", Config{Temperature: 1, XTCProbability: 1, XTCThreshold: .05, MinKeep: 3}, rowA, nil, []int32{3, 4, 5}, []float64{.705385, .259496, .035119}},
+		{"xtc .05, min-keep 4", Config{Temperature: 1, XTCProbability: 1, XTCThreshold: .05, MinKeep: 4}, rowA, nil, all, pA},
+		{"xtc .05, one exempt", Config{Temperature: 1, XTCProbability: 1, XTCThreshold: .05, XTCExempt: []int32{9, 1}}, rowA, nil, []int32{1, 3, 4, 5}, []float64{.657233, .241783, .088947, .012038}},
+		{"ln p, xtc .09", Config{Temperature: 1, XTCProbability: 1, XTCThreshold: .09}, logs(.4, .3, .2, .1), nil, []int32{3}, []float64{1}},
+		{"ln p, xtc .19", Config{Temperature: 1, XTCProbability: 1, XTCThreshold: .19}, logs(.4, .3, .2, .1), nil, []int32{2, 3}, []float64{2. / 3, 1. / 3}},
+		{"ln p, xtc .29", Config{Temperature: 1, XTCProbability: 1, XTCThreshold: .29}, logs(.4, .3, .2, .1), nil, []int32{1, 2, 3}, []float64{.5, 1. / 3, 1. / 6}},
+		{"ln p, xtc .39", Config{Temperature: 1, XTCProbability: 1, XTCThreshold: .39}, logs(.4, .3, .2, .1), nil, []int32{0, 1, 2, 3}, []float64{.4, .3, .2, .1}},
+		{"ln p, typical .5, peaked", Config{Temperature: 1, TypicalP: .5}, logs(.97, .01, .01, .01), nil, []int32{0}, []float64{1}},
+
 		{"repeat 1.2", Config{Temperature: 1, RepeatPenalty: 1.2, PenaltyLastN: 64}, []float32{2, -1, 0, .5}, []int32{0, 0, 1},
 			[]int32{0, 3, 2, 1}, []float64{.642192, .199981, .121294, .036533}},
 		{"repeat 1.2, frequency .5, presence .3", Config{Temperature: 1, RepeatPenalty: 1.2, FrequencyPenalty: .5, PresencePenalty: .3, PenaltyLastN: 64}, []float32{2, -1, 0, .5}, []int32{0, 0, 1},
@@ -111,6 +202,29 @@ func TestVectors(t *testing.T) {
 			[]int32{0, 3, 2, 1}, []float64{.523082, .317265, .116715, .042937}},
 
 		{"bias", Config{Temperature: 1, LogitBias: map[int32]float64{0: math.Inf(-1), 3: 2}}, rowA, nil, []int32{3, 1, 2, 4, 5}, []float64{.606968, .223291, .135433, .030219, .004090}},
+
+		{"suppressed", Config{Temperature: 1, Suppress: []int32{0, 2, 0}, LogitBias: map[int32]float64{0: 5, 3: 2}}, []float32{2, 1, .5, -2, -1, -3}, nil, []int32{1, 3, 4, 5}, []float64{.657233, .241783, .088947, .012038}},
+		{"before the minimum length", Config{Temperature: 1, MinLength: 2, PromptLen: 3, EndTokens: []int32{0, 2}}, []float32{2, 1, .5, 0, -1, -3}, []int32{0, 0, 0, 0}, []int32{1, 3, 4, 5}, []float64{.657233, .241783, .088947, .012038}},
+		{"at the minimum length", Config{Temperature: 1, MinLength: 2, PromptLen: 3, EndTokens: []int32{0, 2}}, rowA, []int32{0, 0, 0, 0, 0}, all, pA},
+		{"history shorter than the prompt", Config{Temperature: 1, MinLength: 1, PromptLen: 3, EndTokens: []int32{0, 2}}, []float32{2, 1, .5, 0, -1, -3}, nil, []int32{1, 3, 4, 5}, []float64{.657233, .241783, .088947, .012038}},
+
+		{"no 3-gram twice", Config{Temperature: 1, NoRepeatNGram: 3}, make([]float32, 5), []int32{1, 2, 3, 1, 2}, []int32{0, 1, 2, 4}, quarters},
+		{"no 3-gram twice, two of them", Config{Temperature: 1, NoRepeatNGram: 3}, make([]float32, 6), []int32{1, 2, 3, 1, 2, 4, 1, 2}, []int32{0, 1, 2, 5}, quarters},
+		{"no 2-gram twice", Config{Temperature: 1, NoRepeatNGram: 2}, make([]float32, 5), []int32{1, 2, 1}, []int32{0, 1, 3, 4}, quarters},
+		{"no token twice", Config{Temperature: 1, NoRepeatNGram: 1}, make([]float32, 6), []int32{1, 2, 1}, []int32{0, 3, 4, 5}, quarters},
+		{"no 3-gram yet", Config{Temperature: 1, NoRepeatNGram: 3}, make([]float32, 4), []int32{1, 2}, []int32{0, 1, 2, 3}, quarters},
+		{"no 2-gram of equal tokens twice", Config{Temperature: 1, NoRepeatNGram: 2}, make([]float32, 9), []int32{7, 7, 7}, []int32{0, 1, 2, 3, 4, 5, 6, 8}, nil},
+
+		{"penalties without the prompt", Config{Temperature: 1, RepeatPenalty: 1.2, FrequencyPenalty: .5, PresencePenalty: .3, PenaltyLastN: 64, PenaltySkipPrompt: true, PromptLen: 3}, []float32{2, -1, 0, .5}, []int32{2, 3, 3, 0, 0, 1},
+			[]int32{3, 0, 2, 1}, []float64{.390048, .341359, .236576, .032017}},
+		{"penalties with one exempt", Config{Temperature: 1, RepeatPenalty: 1.2, FrequencyPenalty: .5, PresencePenalty: .3, PenaltyLastN: 64, PenaltyExempt: []int32{3, 99}}, []float32{2, -1, 0, .5}, []int32{3, 3, 3, 0, 0, 1},
+			[]int32{3, 0, 2, 1}, []float64{.390048, .341359, .236576, .032017}},
+
+		{"dry, nothing repeated", Config{Temperature: 1, DRYMultiplier: 1, DRYBase: 1.1, DRYAllowedLength: 2, DRYLastN: 4}, logs(.25, .25, .25, .25), []int32{0, 1}, []int32{0, 1, 2, 3}, quarters},
+		{"dry", Config{Temperature: 1, DRYMultiplier: 1, DRYBase: 1.1, DRYAllowedLength: 2, DRYLastN: 5}, logs(.25, .25, .25, .25), []int32{0, 1, 2, 0, 1}, []int32{0, 1, 3, 2}, []float64{.296923, .296923, .296923, .109232}},
+		{"dry with a breaker", Config{Temperature: 1, DRYMultiplier: 1, DRYBase: 1.1, DRYAllowedLength: 2, DRYLastN: 6, DRYBreakers: [][]int32{{3}}}, logs(.2, .2, .2, .2, .2), []int32{0, 1, 3, 4, 0, 1}, []int32{0, 1, 2, 3, 4}, []float64{.2, .2, .2, .2, .2}},
+		{"dry, multiplier 2", Config{Temperature: 1, DRYMultiplier: 2, DRYBase: 1.1, DRYAllowedLength: 2, DRYLastN: 5}, logs(.2, .2, .2, .2, .2), []int32{0, 1, 2, 0, 1}, []int32{0, 1, 3, 4, 2}, []float64{.241818, .241818, .241818, .241818, .032727}},
+		{"dry, allowed length 4", Config{Temperature: 1, DRYMultiplier: 1, DRYBase: 1.1, DRYAllowedLength: 4, DRYLastN: 7}, logs(.2, .2, .2, .2, .2), []int32{0, 1, 2, 3, 4, 0, 1}, []int32{0, 1, 2, 3, 4}, []float64{.2, .2, .2, .2, .2}},
 
 		{"temperature 2, then top-p .8", Config{Temperature: 2, TopP: .8, Order: []string{"temperature", "top_p"}}, rowA, nil, []int32{0, 1, 2, 3}, nil},
 		{"top-p .8, then temperature 2", Config{Temperature: 2, TopP: .8, Order: []string{"top_p", "temperature"}}, rowA, nil, []int32{0, 1, 2}, nil},
@@ -186,39 +300,95 @@ func TestChangesAfterTemperature(t *testing.T) {
 	}
 }
 
-// Each option alone changes what comes out: none is accepted and ignored.
+// TestEveryOptionMatters: each field of Config alone changes what comes out of
+// some chain, so that none is accepted and ignored.
 func TestEveryOptionMatters(t *testing.T) {
-	history := []int32{0, 0, 1}
-	base := Config{Temperature: 1, PenaltyLastN: 64}
-	_, plain := distOf(t, base, rowA, history...)
-	for name, set := range map[string]func(c *Config){
-		"Temperature":      func(c *Config) { c.Temperature = .7 },
-		"TopK":             func(c *Config) { c.TopK = 3 },
-		"TopP":             func(c *Config) { c.TopP = .9 },
-		"MinP":             func(c *Config) { c.MinP = .1 },
-		"RepeatPenalty":    func(c *Config) { c.RepeatPenalty = 1.1 },
-		"FrequencyPenalty": func(c *Config) { c.FrequencyPenalty = .1 },
-		"PresencePenalty":  func(c *Config) { c.PresencePenalty = .1 },
-		"LogitBias":        func(c *Config) { c.LogitBias = map[int32]float64{3: .5} },
+	history := []int32{0, 0, 0}
+	outcome := func(c Config) (out string, ok bool) {
+		s, err := New(c)
+		if err != nil {
+			return "", false
+		}
+		var d Dist
+		for pos := range 5 {
+			at := Draw{Pos: pos + 1}
+			require.NoError(t, s.DistAt(&d, rowA, history, at))
+			id, err := s.Pick(rowA, history, at)
+			require.NoError(t, err)
+			s.Accept(0)
+			out += fmt.Sprint(d.ids, d.probs, id)
+		}
+		return out, true
+	}
+	bases := []Config{
+		{Temperature: 1, PenaltyLastN: 64, XTCThreshold: .1, DRYBase: 1.1, DRYLastN: 64, EndTokens: []int32{2}, MirostatTau: 2, MirostatEta: .2},
+		{Temperature: 2, DynTempRange: 1, TopA: .2, XTCProbability: 1, XTCThreshold: .2},
+		{Temperature: 1, FrequencyPenalty: .2, PenaltyLastN: 3, DRYMultiplier: .2, DRYBase: 2, DRYAllowedLength: 1, DRYLastN: 5, PromptLen: 1},
+		{Temperature: 1, MinLength: 3, PromptLen: 1, EndTokens: []int32{4}},
+		{Temperature: 1, Mirostat: 2, MirostatTau: 2, MirostatEta: .1},
+		{Temperature: 1, AdaptiveTarget: .4, AdaptiveDecay: .5},
+		{Temperature: 1, Order: []string{"own"}, Steps: map[string]Step{"own": StepFunc(func(*Candidates, []int32) error { return nil })}},
+	}
+	changes := map[string]func(c *Config){
+		"Temperature":       func(c *Config) { c.Temperature = .7 },
+		"DynTempRange":      func(c *Config) { c.DynTempRange = .5 },
+		"DynTempExponent":   func(c *Config) { c.DynTempExponent = 3 },
+		"TopK":              func(c *Config) { c.TopK = 3 },
+		"TopKShare":         func(c *Config) { c.TopKShare = .5 },
+		"TopNSigma":         func(c *Config) { c.TopNSigma = 1 },
+		"TypicalP":          func(c *Config) { c.TypicalP = .9 },
+		"Epsilon":           func(c *Config) { c.Epsilon = .05 },
+		"Eta":               func(c *Config) { c.Eta = .05 },
+		"TailFreeZ":         func(c *Config) { c.TailFreeZ = .95 },
+		"TopA":              func(c *Config) { c.TopA = .6 },
+		"TopAPower":         func(c *Config) { c.TopAPower = 1 },
+		"TopP":              func(c *Config) { c.TopP = .9 },
+		"MinP":              func(c *Config) { c.MinP = .1 },
+		"XTCProbability":    func(c *Config) { c.XTCProbability = .9 },
+		"XTCThreshold":      func(c *Config) { c.XTCThreshold = .6 },
+		"XTCExempt":         func(c *Config) { c.XTCExempt = []int32{0} },
+		"MinKeep":           func(c *Config) { c.MinKeep = 5 },
+		"RepeatPenalty":     func(c *Config) { c.RepeatPenalty = 1.1 },
+		"FrequencyPenalty":  func(c *Config) { c.FrequencyPenalty = .1 },
+		"PresencePenalty":   func(c *Config) { c.PresencePenalty = .1 },
+		"PenaltyLastN":      func(c *Config) { c.PenaltyLastN = 1 },
+		"PenaltySkipPrompt": func(c *Config) { c.PenaltySkipPrompt = true },
+		"PenaltyExempt":     func(c *Config) { c.PenaltyExempt = []int32{0} },
+		"DRYMultiplier":     func(c *Config) { c.DRYMultiplier = 1 },
+		"DRYBase":           func(c *Config) { c.DRYBase = 3 },
+		"DRYAllowedLength":  func(c *Config) { c.DRYAllowedLength = 5 },
+		"DRYLastN":          func(c *Config) { c.DRYLastN = 2 },
+		"DRYBreakers":       func(c *Config) { c.DRYBreakers = [][]int32{{0}} },
+		"NoRepeatNGram":     func(c *Config) { c.NoRepeatNGram = 1 },
+		"MinLength":         func(c *Config) { c.MinLength = 5 },
+		"EndTokens":         func(c *Config) { c.EndTokens = []int32{0} },
+		"PromptLen":         func(c *Config) { c.PromptLen = 0 },
+		"Suppress":          func(c *Config) { c.Suppress = []int32{5} },
+		"LogitBias":         func(c *Config) { c.LogitBias = map[int32]float64{3: .5} },
+		"Mirostat":          func(c *Config) { c.Mirostat = 2 },
+		"MirostatTau":       func(c *Config) { c.MirostatTau = 1 },
+		"MirostatEta":       func(c *Config) { c.MirostatEta = 2 },
+		"AdaptiveTarget":    func(c *Config) { c.AdaptiveTarget = .1 },
+		"AdaptiveDecay":     func(c *Config) { c.AdaptiveDecay = .9 },
+		"DrawMethod":        func(c *Config) { c.DrawMethod = DrawInverse },
+		"Order":             func(c *Config) { c.Order = []string{"temperature", "top_a", "xtc"} },
 		"Steps": func(c *Config) {
 			c.Steps = map[string]Step{"own": StepFunc(func(c *Candidates, _ []int32) error { c.KeepTop(2); return nil })}
-			c.Order = []string{"own"}
 		},
-	} {
-		c := base
-		set(&c)
-		_, probs := distOf(t, c, rowA, history...)
-		assert.NotEqual(t, plain, probs, name)
 	}
-	for name, change := range map[string]func(c *Config){
-		"MinKeep":      func(c *Config) { c.MinKeep = 5 },
-		"PenaltyLastN": func(c *Config) { c.PenaltyLastN = 1 },
-		"Order":        func(c *Config) { c.Order = []string{"top_p", "penalties", "temperature"} },
-	} {
-		c := Config{Temperature: 2, TopP: .5, RepeatPenalty: 1.5, PenaltyLastN: 3}
-		_, before := distOf(t, c, rowA, history...)
-		change(&c)
-		_, after := distOf(t, c, rowA, history...)
-		assert.NotEqual(t, before, after, name)
+	for i := range reflect.TypeFor[Config]().NumField() {
+		name := reflect.TypeFor[Config]().Field(i).Name
+		change := changes[name]
+		if !assert.NotNil(t, change, "%s is tested", name) {
+			continue
+		}
+		changed := false
+		for _, c := range bases {
+			before, _ := outcome(c)
+			change(&c)
+			after, ok := outcome(c)
+			changed = changed || ok && before != after
+		}
+		assert.True(t, changed, name)
 	}
 }

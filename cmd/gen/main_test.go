@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 				os.Unsetenv(name)
 			}
 		}
+		// Tests of other packages run beside these: threads that spin would
+		// wait for each other.
+		os.Setenv("LLAMA_ARG_THREADS", "1")
 		dir, err := os.MkdirTemp("", "gen-test-")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -1,4 +1,4 @@
-// Embed is the smallest program around sortes: embed MODEL PROMPT.
+// Embed is the smallest program around sortes: embed MODEL.
 package main
 
 import (
@@ -13,8 +13,8 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		log.Fatal("usage: embed MODEL PROMPT")
+	if len(os.Args) != 2 {
+		log.Fatal("usage: embed MODEL")
 	}
 	ctx := context.Background()
 	model := must(llama.Open(ctx, os.Args[1], llama.ModelOptions{}))
@@ -23,7 +23,7 @@ func main() {
 	defer session.Close()
 	engine := must(generate.New(session, model.Vocab(), generate.Options{}))
 	defer engine.Close()
-	prompt := must(model.Vocab().Tokenize(os.Args[2], llama.TokenizeOptions{AddSpecial: true, ParseSpecial: true}))
+	prompt := must(model.Vocab().Tokenize("Once upon a time", llama.TokenizeOptions{AddSpecial: true, ParseSpecial: true}))
 	request := generate.Request{Prompt: prompt, MaxTokens: 64, Sampling: sampler.Default(), Seed: 1}
 	for token, err := range engine.Stream(ctx, request) {
 		fmt.Print(must(token, err).Text)
