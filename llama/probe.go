@@ -20,12 +20,16 @@ import (
 // q8_0 have one path for all.
 func (m *Model) newExactSession(o SessionOptions) (*Session, error) {
 	var seen []string
+	var failed error // the first cache that cannot be had at all
 	for _, types := range o.exactTypes(m.Facts()) {
 		try := o
 		try.KeyType, try.ValueType = types[0], types[1]
 		s, err := m.newSession(try)
 		if err != nil {
-			return nil, err
+			if failed == nil {
+				failed = err
+			}
+			continue
 		}
 		noise, err := s.Probe(context.Background())
 		if err != nil {
@@ -37,6 +41,9 @@ func (m *Model) newExactSession(o SessionOptions) (*Session, error) {
 		}
 		s.Close()
 		seen = append(seen, fmt.Sprintf("%s/%s: %.3g", types[0], types[1], noise.MaxAbs))
+	}
+	if seen == nil {
+		return nil, failed
 	}
 	return nil, fmt.Errorf("llama: exact mode: with this model on this machine the logits of a row depend on the rows beside it; "+
 		"largest difference by types of the KV cache: %s", strings.Join(seen, ", "))
