@@ -108,11 +108,16 @@ func (p *Pool) Close() {
 	live.Add(-1)
 }
 
+// startProcessors is what the control group and the affinity grant, as the Go
+// runtime found it. Later calls of runtime.GOMAXPROCS are about goroutines, and
+// no reason to compute with fewer threads.
+var startProcessors = runtime.GOMAXPROCS(0)
+
 // DefaultThreads returns the number of physical cores this process may use:
 // those its affinity allows, one thread a core, at most what its control group
 // grants.
 func DefaultThreads() int {
-	n := runtime.GOMAXPROCS(0)
+	n := startProcessors
 	if cores, err := physicalCores("/sys/devices/system/cpu", runtime.NumCPU()); err == nil {
 		n = min(n, cores)
 	}

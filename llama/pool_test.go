@@ -37,6 +37,11 @@ func TestPoolSizes(t *testing.T) {
 	require.Equal(t, DefaultThreads(), p.Threads())
 	require.Positive(t, DefaultThreads())
 	require.LessOrEqual(t, DefaultThreads(), runtime.GOMAXPROCS(0))
+
+	// A program may give Go one processor; the compute threads are not Go's.
+	before := DefaultThreads()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	require.Equal(t, before, DefaultThreads())
 }
 
 func TestPhysicalCores(t *testing.T) {
