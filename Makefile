@@ -69,8 +69,7 @@ $(SMOL)-Q4_1.gguf $(GEMMA):
 
 # A newer gen is no reason to make them again: hence the bar.
 $(SMOL)-F16.gguf $(SMOL)-Q8_0.gguf $(SMOL)-Q4_0.gguf: $(SMOL)-%.gguf: $(SMOL)-Q4_1.gguf | gen
-	bin/gen quantize --allow-requantize $< $@.new $*
-	mv $@.new $@
+	bin/gen quantize --allow-requantize $< $@ $*
 
 clean: ## remove what was built; the fetched source and the models stay
 	rm -rf bin bench/out llama/archive.h third_party/build third_party/native third_party/tools

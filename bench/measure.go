@@ -7,11 +7,10 @@ import (
 
 // A pair is one measure taken on both sides in turn.
 type pair struct {
-	name       string
-	ours       []float64
-	theirs     []float64
-	unit       string
-	lessIsGood bool
+	name   string
+	ours   []float64
+	theirs []float64
+	unit   string
 }
 
 // add runs both sides once. Which goes first alternates with the rounds.

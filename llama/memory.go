@@ -66,8 +66,13 @@ func (s *Session) remove(seq, n int) (ok bool, err error) {
 	return ok, err
 }
 
-func (s *Session) firstPosition(seq int) (int, error) {
-	return int(C.llama_memory_seq_pos_min(C.llama_get_memory(s.handle), C.llama_seq_id(seq))), nil
+// firstPosition is 0 but for sliding windows, whose older cells are gone.
+func (s *Session) firstPosition(seq int) (first int, err error) {
+	err = withFault("first position", func(f *C.srt_fault) bool {
+		first = int(C.srt_memory_first(s.handle, C.int32_t(seq), f))
+		return false
+	})
+	return first, err
 }
 
 // lastPosition is llama.cpp's own view of Len(seq)-1, for checks.

@@ -317,6 +317,10 @@ bool srt_memory_can_shift(struct llama_context * ctx, srt_fault * fault) {
     return fenced<bool>(false, fault, [&] { return llama_memory_can_shift(llama_get_memory(ctx)); });
 }
 
+int32_t srt_memory_first(struct llama_context * ctx, int32_t seq, srt_fault * fault) {
+    return fenced<int32_t>(-1, fault, [&] { return llama_memory_seq_pos_min(llama_get_memory(ctx), seq); });
+}
+
 int32_t srt_memory_last(struct llama_context * ctx, int32_t seq, srt_fault * fault) {
     return fenced<int32_t>(-1, fault, [&] { return llama_memory_seq_pos_max(llama_get_memory(ctx), seq); });
 }

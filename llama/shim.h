@@ -105,6 +105,7 @@ bool    srt_memory_remove(struct llama_context * ctx, int32_t seq, int32_t from,
 void    srt_memory_copy(struct llama_context * ctx, int32_t dst, int32_t src, int32_t from, int32_t to, srt_fault * fault);
 void    srt_memory_shift(struct llama_context * ctx, int32_t seq, int32_t from, int32_t to, int32_t delta, srt_fault * fault);
 bool    srt_memory_can_shift(struct llama_context * ctx, srt_fault * fault);
+int32_t srt_memory_first(struct llama_context * ctx, int32_t seq, srt_fault * fault);
 int32_t srt_memory_last(struct llama_context * ctx, int32_t seq, srt_fault * fault);
 void    srt_memory_clear(struct llama_context * ctx, srt_fault * fault);
 

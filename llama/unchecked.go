@@ -59,10 +59,6 @@ func (s *Session) setStateRaw(seq int, data []byte) error {
 	return s.setStateBytes(seq, b, 0)
 }
 
-func (v *Vocab) scoreRaw(id int32) error {
-	return withFault("score", func(f *C.srt_fault) bool { C.srt_score(v.ptr(), C.llama_token(id), f); return false })
-}
-
 // loadRaw loads and frees a model whose file nobody looked at.
 func loadRaw(path string) error {
 	initialise()

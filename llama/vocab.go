@@ -237,12 +237,16 @@ func (v *Vocab) attributes(id int32) (a Attributes, err error) {
 // none. It panics if id is outside the vocabulary.
 func (v *Vocab) Score(id int32) float32 {
 	v.mustHave(id)
-	var score float32
-	_ = withFault("read the score of a token", func(f *C.srt_fault) bool {
+	score, _ := v.score(id)
+	return score
+}
+
+func (v *Vocab) score(id int32) (score float32, err error) {
+	err = withFault("read the score of a token", func(f *C.srt_fault) bool {
 		score = float32(C.srt_score(v.ptr(), C.llama_token(id), f))
 		return false
 	})
-	return score
+	return score, err
 }
 
 // Special are the tokens with a role; -1 where the model has none.
