@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"sampler":     {},
 	"grammar":     {"github.com/santhosh-tekuri/jsonschema"},
 	"chat":        {"github.com/ardanlabs/jinja"},
-	"speculative": {"sampler"},
+	"speculative": {"eval", "sampler"},
 	"generate":    {"eval", "sampler", "speculative"},
 	"llama":       {"eval", "github.com/klauspost/cpuid"},
 	"internal":    {"eval"},

@@ -1,0 +1,49 @@
+package speculative
+
+import (
+	"context"
+
+	"github.com/sortes-llm/sortes/sampler"
+)
+
+// A Drafter proposes how texts go on. It serves all texts of an engine, from
+// one goroutine at a time.
+//
+// A draft only decides how many tokens one evaluation of the target yields,
+// never which: a Drafter may propose anything.
+type Drafter interface {
+	// Draft proposes at most n tokens, n at least 1, to follow t.History. None
+	// is a good answer. An error ends drafting for the text, not the text;
+	// whatever it is, the drafter stays usable.
+	Draft(ctx context.Context, t Text, n int) (Draft, error)
+
+	// End tells that the text in a slot is over.
+	End(slot int)
+}
+
+// A Text is what a drafter is told of a text under way.
+type Text struct {
+	// Slot is the number of the text among those under way: 0 or more, below
+	// the number of sequences of the engine. A drafter keeps what it knows of
+	// a text by slot, from its first Draft until End.
+	Slot int
+
+	// History holds the tokens so far, prompt included, at least one. Between
+	// two calls for a slot without End between them it only grows. It must not
+	// be changed, nor kept.
+	History   []int32
+	PromptLen int // how many of them are the prompt
+
+	// Sampler is the text's own, in the state after History. A drafter that
+	// draws from it works on a Clone. Seed is the seed of its draws.
+	Sampler *sampler.Sampler
+	Seed    uint64
+}
+
+// A Draft is a proposal: the tokens in order, and the distribution that each
+// was drawn from. No Dists means certain proposals, each with probability 1.
+// It belongs to the drafter, and is valid until the next call of Draft.
+type Draft struct {
+	Tokens []int32
+	Dists  []sampler.Dist // nil, or one for each token
+}
