@@ -398,13 +398,17 @@ find_compiler() {
 }
 
 settle() {
-    local name switch amx=''
+    local name switch headers=''
     cflags="${CFLAGS-} -fexceptions" # an abort of ggml's is turned into a C++ exception: it must unwind through C frames
     cxxflags=${CXXFLAGS-}
+    # Headers in front of upstream's files; the reasons stand there.
+    if [ "$os" = Linux ]; then
+        cflags="$cflags -include '$root/third_party/huge_pages.h'"
+        headers=" $(sha256 <third_party/huge_pages.h)"
+    fi
     if has "$features" amx_tile && [ "$(gcc_major)" -lt 14 ]; then
-        amx=third_party/amx_tile_loadconfig.h # the reason stands there
-        cxxflags="$cxxflags -include '$root/$amx'"
-        amx=" $(sha256 <$amx)"
+        cxxflags="$cxxflags -include '$root/third_party/amx_tile_loadconfig.h'"
+        headers="$headers $(sha256 <third_party/amx_tile_loadconfig.h)"
     fi
     options=(
         -DCMAKE_BUILD_TYPE=Release
@@ -456,7 +460,7 @@ $arch: $features
 $compiler
 $("$CC" --version | sed -n 1p)
 ${nvcc:+$("$nvcc" --version | tail -n 1)
-}${options[*]//$root/.}$amx"
+}${options[*]//$root/.}$headers"
 }
 
 onoff() { if [ "$1" = yes ]; then echo ON; else echo OFF; fi; }

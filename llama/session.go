@@ -192,7 +192,7 @@ func (s *Session) open(params C.struct_llama_context_params, facts Facts) error 
 		Sequences: sequences,
 		Context:   perSequence,
 		Batch:     batch,
-		Outputs:   min(batch, int(params.n_outputs_max)),
+		Outputs:   min(batch, s.options.outputs(batch, sequences)),
 	}
 	s.hasMemory = C.llama_get_memory(s.handle) != nil
 	if !s.hasMemory && !s.options.Embeddings {
@@ -213,6 +213,24 @@ func (s *Session) open(params C.struct_llama_context_params, facts Facts) error 
 }
 
 func pad256(n int) int { return (n + 255) / 256 * 256 }
+
+// outputs returns how many rows of one Eval may be outputs.
+func (o SessionOptions) outputs(batch, sequences int) int {
+	switch {
+	case o.Embeddings:
+		return batch
+	case o.Outputs == 0:
+		return min(batch, sequences+32)
+	}
+	return max(o.Outputs, sequences)
+}
+
+// reservedOutputs rounds up the rows of logits that llama.cpp plans its buffer
+// of activations for. With few of them its allocator places those of a prompt
+// so that they get into each other's way in the caches (measured with 1, 2, 33
+// and 34 rows: a prompt took a fifth longer). The memory is used only for rows
+// that are there.
+func reservedOutputs(n int) int { return (n + 127) / 128 * 128 }
 
 // pools reports whether the rows of a sequence are pooled. llama.cpp pools those
 // it computes together, and with separate caches it computes sequences of
@@ -278,16 +296,10 @@ func (o SessionOptions) params(m *Model, facts Facts) (C.struct_llama_context_pa
 		}
 		p.n_batch, p.n_ubatch, cells = even(p.n_batch), even(p.n_ubatch), int(even(C.uint32_t(cells)))
 	}
-	outputs := o.Outputs
-	if !inRange(outputs, 0, int(p.n_batch)) {
-		return fail("%d output rows: want 0 to the batch size %d", outputs, int(p.n_batch))
+	if !inRange(o.Outputs, 0, int(p.n_batch)) {
+		return fail("%d output rows: want 0 to the batch size %d", o.Outputs, int(p.n_batch))
 	}
-	if outputs == 0 {
-		outputs = min(int(p.n_batch), sequences+32)
-	}
-	if o.Embeddings {
-		outputs = int(p.n_batch)
-	}
+	outputs := o.outputs(int(p.n_batch), sequences)
 	if !o.KeyType.forCache() || !o.ValueType.forCache() {
 		return fail("KV cache types %s and %s: want f16, bf16, f32, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl", o.KeyType, o.ValueType)
 	}
@@ -310,7 +322,7 @@ func (o SessionOptions) params(m *Model, facts Facts) (C.struct_llama_context_pa
 	p.no_perf = false
 	p.n_ctx = C.uint32_t(cells)
 	p.n_seq_max = C.uint32_t(sequences)
-	p.n_outputs_max = C.uint32_t(max(outputs, sequences)) // llama.cpp asserts one a sequence
+	p.n_outputs_max = C.uint32_t(reservedOutputs(max(outputs, sequences))) // llama.cpp asserts one a sequence
 	p.kv_unified = C.bool(o.Unified)
 	p.type_k, p.type_v = o.KeyType.native(), o.ValueType.native()
 	p.flash_attn_type = map[FlashAttention]C.enum_llama_flash_attn_type{
