@@ -323,7 +323,11 @@ func compile(c *Config) ([]namedStep, error) {
 		case c.Steps[name] == nil:
 			return nil, fmt.Errorf("sampler: the step %q is nil", name)
 		}
-		set[name] = namedStep{Step: c.Steps[name], name: name, own: true}
+		step := c.Steps[name]
+		if v, ok := step.(Stateful); ok {
+			step = v.Clone()
+		}
+		set[name] = namedStep{Step: step, name: name, own: true}
 	}
 
 	order := c.Order

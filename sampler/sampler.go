@@ -25,11 +25,14 @@ var (
 type Sampler struct {
 	chain  []namedStep
 	method DrawMethod
+	trace  *Trace // nil for none
 	c      Candidates
 }
 
 // New returns a sampler for a configuration. A value out of range is an error
-// that names it, as is a filter that is set but missing from the order.
+// that names it, as is a filter that is set but missing from the order. The
+// user's own steps are shared with other samplers of the configuration unless
+// they are [Stateful]: then the sampler has clones of them.
 func New(c Config) (*Sampler, error) {
 	chain, err := compile(&c)
 	if err != nil {
@@ -66,7 +69,14 @@ func (s *Sampler) String() string {
 		}
 		b.WriteString(" -> ")
 	}
-	return b.String() + "draw"
+	b.WriteString("draw")
+	switch s.method {
+	case DrawInverse:
+		b.WriteString("(inverse)")
+	case DrawMT19937:
+		b.WriteString("(mt19937)")
+	}
+	return b.String()
 }
 
 // Pick draws a token from a row of logits, which are indexed by token. The
@@ -78,21 +88,49 @@ func (s *Sampler) String() string {
 // error, they are as before. NaN among them is [ErrNaN], +Inf is [ErrInf],
 // nothing left to draw from is [ErrNoCandidates].
 func (s *Sampler) Pick(logits []float32, history []int32, at Draw) (int32, error) {
+	defer s.c.close()
+	return s.pick(logits, history, at)
+}
+
+// PickDist is [Sampler.Pick] that also makes dst the distribution which the
+// token was drawn from, with one run of the chain: that of [Sampler.DistAt].
+// After an error dst is empty.
+func (s *Sampler) PickDist(dst *Dist, logits []float32, history []int32, at Draw) (int32, error) {
+	dst.reset()
 	c := &s.c
 	defer c.close()
-	c.at, c.placed = at, true
-	if err := s.run(logits, history); err != nil {
+	id, err := s.pick(logits, history, at)
+	if err != nil {
 		return 0, err
 	}
+	c.Sort()
+	dst.fill(c)
+	return id, nil
+}
+
+func (s *Sampler) pick(logits []float32, history []int32, at Draw) (int32, error) {
+	c := &s.c
+	c.at, c.placed = at, true
+	if err := s.run(logits, history, s.trace); err != nil {
+		return 0, err
+	}
+	var id int32
+	isRow := !c.listed
 	switch {
 	case s.method != DrawGumbel:
-		id := c.drawInverse(c.uniform())
-		return id, c.err
-	case !c.listed:
-		id := c.drawRow(at.key())
-		return id, c.err
+		id = c.drawInverse(c.uniform())
+		if isRow && c.err == nil {
+			c.listed = false // the draw has listed a part of it
+		}
+	case isRow:
+		id = c.drawRow(at.key())
+	default:
+		id = c.drawList(at.key())
 	}
-	return c.drawList(at.key()), nil
+	if c.err == nil && s.trace != nil {
+		s.trace.end(c, id, s.method)
+	}
+	return id, c.err
 }
 
 // Dist makes dst the distribution over the tokens that survive the chain. What
@@ -116,7 +154,7 @@ func (s *Sampler) dist(dst *Dist, logits []float32, history []int32) error {
 	dst.reset()
 	c := &s.c
 	defer c.close()
-	if err := s.run(logits, history); err != nil {
+	if err := s.run(logits, history, nil); err != nil {
 		return err
 	}
 	c.expand()
@@ -129,12 +167,16 @@ func (s *Sampler) dist(dst *Dist, logits []float32, history []int32) error {
 }
 
 // run applies the chain to a row. On success there is something to draw from,
-// unless the row has not been looked at yet.
-func (s *Sampler) run(logits []float32, history []int32) error {
+// unless the row has not been looked at yet. A trace, where not nil, is told of
+// each step.
+func (s *Sampler) run(logits []float32, history []int32, t *Trace) error {
 	c := &s.c
 	c.open(logits)
 	if c.twisters != nil && c.placed && c.at.Pos < c.promptLen {
 		return fmt.Errorf("sampler: position %d lies in the prompt of %d tokens", c.at.Pos, c.promptLen)
+	}
+	if t != nil {
+		t.begin(c)
 	}
 	for _, step := range s.chain {
 		patched := len(c.undo)
@@ -152,6 +194,9 @@ func (s *Sampler) run(logits []float32, history []int32) error {
 		}
 		if len(c.undo) > patched {
 			c.patcher = step.name
+		}
+		if t != nil {
+			t.step(step.name, c)
 		}
 	}
 	return nil
