@@ -24,7 +24,8 @@ var (
 	ErrNotExact = errors.New("exact mode is not possible")
 )
 
-// A Vocab says what tokens mean. The engine calls it from its own goroutine.
+// A Vocab says what tokens mean. The engine calls Piece from its own goroutine,
+// IsEOG also from those of requests.
 type Vocab interface {
 	// Piece returns the bytes that a token stands for, possibly none, possibly
 	// a part of a rune. They must not change any more.
@@ -73,7 +74,8 @@ type Engine struct {
 	chunk   int // see Options.PrefillChunk
 	options Options
 	log     *slog.Logger
-	stopped chan struct{} // closed when the loop has ended
+	ends    func() []int32 // the tokens that end a text by the vocabulary
+	stopped chan struct{}  // closed when the loop has ended
 
 	// The loop's own.
 	sequences []sequence
@@ -141,10 +143,21 @@ func New(m eval.Evaluator, v Vocab, o Options) (*Engine, error) {
 	for i := range e.sequences {
 		e.sequences[i].id = i
 	}
+	e.ends = sync.OnceValue(func() []int32 { return endTokens(v, l.Vocab) })
 	e.wake = sync.NewCond(&e.mu)
 	e.evalCtx, e.interrupt = context.WithCancelCause(context.Background())
 	go e.loop()
 	return e, nil
+}
+
+func endTokens(v Vocab, size int) []int32 {
+	var ends []int32
+	for id := range int32(size) {
+		if v.IsEOG(id) {
+			ends = append(ends, id)
+		}
+	}
+	return ends
 }
 
 func requireExact(m eval.Evaluator) error {

@@ -98,6 +98,7 @@ func TestBadRequest(t *testing.T) {
 		{"negative budget", func(r *Request) { r.MaxTokens = -1 }, "MaxTokens is -1: it must be at least 0", nil},
 		{"negative TopLogProbs", func(r *Request) { r.TopLogProbs = -1 }, "TopLogProbs is -1: it must be in [0, 32]", nil},
 		{"large TopLogProbs", func(r *Request) { r.TopLogProbs = 33 }, "TopLogProbs is 33", nil},
+		{"negative TraceTop", func(r *Request) { r.TraceTop = -1 }, "TraceTop is -1: it must be in [0, 32]", nil},
 		{"sampling", func(r *Request) { r.Sampling = sampler.Config{Temperature: -1} }, "generate: sampler: ", nil},
 	}
 	for _, test := range tests {
@@ -325,7 +326,7 @@ func TestIdle(t *testing.T) {
 }
 
 func TestStatsRates(t *testing.T) {
-	s := Stats{Prompt: 120, Cached: 20, Generated: 51, Wait: time.Second, PromptTime: 2 * time.Second, GenerateTime: 5 * time.Second}
+	s := Stats{Prompt: 120, Cached: 20, Evaluated: 100, Generated: 51, Wait: time.Second, PromptTime: 2 * time.Second, GenerateTime: 5 * time.Second}
 	assert.Equal(t, 50.0, s.PromptRate())
 	assert.Equal(t, 10.0, s.GenerateRate())
 	assert.Equal(t, 3*time.Second, s.TimeToFirst())

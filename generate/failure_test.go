@@ -74,11 +74,13 @@ func TestEvalFails(t *testing.T) {
 			assert.ErrorIs(t, o.err, errBoom)
 			assert.Equal(t, Failed, o.stats.Finish)
 			assertBegins(t, r, max(0, call-examplePrompts), o)
+			assert.Equal(t, []int{0, 4, 8, 9, 10}[min(call, 4)], o.stats.Evaluated)
 
 			// The engine goes on, and what was evaluated is not evaluated again.
 			again := runRequest(t, t.Context(), e, r)
 			assertSame(t, whole, again)
 			assert.Equal(t, min(call*exampleChunk, 9), again.stats.Cached)
+			assert.Equal(t, 10-again.stats.Cached, again.stats.Evaluated)
 		})
 	}
 }

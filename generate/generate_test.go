@@ -106,7 +106,9 @@ func checkBooks(t *testing.T, e *Engine, m *tablemodel.Model) {
 // other, the logits computed from the whole text so far.
 func simulate(logits func([]float32, []int32), context int, r Request) outcome {
 	vocab := tablemodel.Words()
-	s, err := sampler.New(r.Sampling)
+	c := r.Sampling
+	c.PromptLen = len(r.Prompt)
+	s, err := sampler.New(c)
 	if err != nil {
 		panic(err)
 	}
@@ -120,6 +122,7 @@ func simulate(logits func([]float32, []int32), context int, r Request) outcome {
 		if err != nil {
 			panic(err)
 		}
+		s.Accept(id)
 		if slices.Contains(r.EndTokens, id) || slices.Contains(vocab.EOG, id) && !r.IgnoreEOG {
 			o.stats.Finish, o.stats.EndToken = EndToken, id
 			break

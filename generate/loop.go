@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -222,6 +223,9 @@ func (e *Engine) eval() error {
 func (e *Engine) advance(p part) {
 	r := p.run
 	r.fed += p.rows - len(p.drafts)
+	if len(r.tokens) == len(r.Prompt) {
+		e.countPrompt(r, p.rows-len(p.drafts))
+	}
 	if r.fed < len(r.tokens) {
 		return
 	}
@@ -251,7 +255,7 @@ func (e *Engine) advance(p part) {
 
 // choose draws the next token of a run from the logits of a row, and reports
 // whether the run goes on. A panic in the user's code (a filter, the
-// vocabulary) ends the run; its stream raises it again.
+// vocabulary, a trace) ends the run; its stream raises it again.
 func (e *Engine) choose(r *run, row int) (more bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -262,7 +266,7 @@ func (e *Engine) choose(r *run, row int) (more bool) {
 	}()
 	logits := e.model.Logits(row)
 	token := Token{Index: len(r.tokens) - len(r.Prompt)}
-	id, err := r.sampler.Pick(logits, r.tokens, sampler.Draw{Seed: r.Seed, Pos: len(r.tokens)})
+	id, err := r.pick(logits)
 	if err != nil {
 		e.finish(r, Failed, fmt.Errorf("generate: token %d of the text: %w", token.Index, err))
 		return false
@@ -272,8 +276,47 @@ func (e *Engine) choose(r *run, row int) (more bool) {
 		token.LogProb = sampler.LogProb(logits, id)
 		token.Top = sampler.TopLogProbs(nil, logits, r.TopLogProbs)
 	}
+	if r.PostSampling {
+		token.PostSamplingLogProb = math.Log(r.dist.ProbOf(id))
+		token.PostSamplingTop = topOf(&r.dist, r.TopLogProbs)
+	}
+	if r.Trace != nil {
+		r.Trace(&r.trace)
+	}
 	token.Bytes = e.vocab.Piece(id)
 	return e.commit(r, token)
+}
+
+// pick draws the next token of a run and tells the sampler that it follows.
+func (r *run) pick(logits []float32) (id int32, err error) {
+	at := sampler.Draw{Seed: r.Seed, Pos: len(r.tokens)}
+	if r.PostSampling {
+		id, err = r.sampler.PickDist(&r.dist, logits, r.tokens, at)
+	} else {
+		id, err = r.sampler.Pick(logits, r.tokens, at)
+	}
+	if err == nil {
+		r.sampler.Accept(id)
+	}
+	return id, err
+}
+
+// topOf returns the n most probable tokens of a distribution, or all.
+func topOf(d *sampler.Dist, n int) []sampler.TokenLogProb {
+	var top []sampler.TokenLogProb
+	for i := range min(n, d.Len()) {
+		top = append(top, sampler.TokenLogProb{ID: d.Token(i), LogProb: math.Log(d.Prob(i))})
+	}
+	return top
+}
+
+// countPrompt adds to the tokens of its prompt that a run has evaluated.
+func (e *Engine) countPrompt(r *run, n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !r.ended {
+		r.stats.Evaluated += n
+	}
 }
 
 // A userPanic is the error of a run whose user's code panicked.

@@ -26,7 +26,14 @@ type Request struct {
 
 	// Sampling says how a token is chosen, Seed which draw it is. The token
 	// at position n, with n tokens before it, is a function of the logits,
-	// those n tokens, Sampling, Seed and n.
+	// those n tokens, Sampling, Seed and n. With mirostat, adaptive-p or a step
+	// of the caller's that has a state it follows from the logits before all
+	// tokens of the text; every request has a state of its own.
+	//
+	// Where Sampling.PromptLen is 0 it becomes the length of Prompt. Where
+	// Sampling.MinLength is set and its EndTokens are empty, these become the
+	// tokens that end this text: EndTokens, and those of the vocabulary unless
+	// IgnoreEOG is set. If there are none, MinLength bans nothing.
 	Sampling sampler.Config
 	Seed     uint64
 
@@ -46,6 +53,17 @@ type Request struct {
 	// Token.Top; TopLogProbs above 0 implies LogProbs.
 	LogProbs    bool
 	TopLogProbs int
+	// PostSampling asks for the log-probabilities behind the filters as well:
+	// Token.PostSamplingLogProb, and TopLogProbs entries in
+	// Token.PostSamplingTop.
+	PostSampling bool
+
+	// Trace, where not nil, is told how each token was chosen, an end token
+	// included, with TraceTop candidates listed for every step. It is called on
+	// the goroutine of the engine, which waits for it, and must not keep its
+	// argument. The text is the same with and without it.
+	Trace    func(*sampler.Trace)
+	TraceTop int
 
 	// Stats, where not nil, is filled when the text has ended: before the
 	// stream yields its error, and before the loop over it is left. It is
@@ -64,6 +82,8 @@ func (r Request) check(l eval.Limits) error {
 		return fmt.Errorf("generate: MaxTokens is %d: it must be at least 0 (no bound)", r.MaxTokens)
 	case r.TopLogProbs < 0 || r.TopLogProbs > l.Vocab:
 		return fmt.Errorf("generate: TopLogProbs is %d: it must be in [0, %d]", r.TopLogProbs, l.Vocab)
+	case r.TraceTop < 0 || r.TraceTop > l.Vocab:
+		return fmt.Errorf("generate: TraceTop is %d: it must be in [0, %d]", r.TraceTop, l.Vocab)
 	}
 	for i, t := range r.Prompt {
 		if t < 0 || int(t) >= l.Vocab {

@@ -28,6 +28,7 @@ type Stats struct {
 
 	Prompt    int // tokens of the prompt
 	Cached    int // of these, how many were in the cache and not evaluated
+	Evaluated int // and how many were evaluated, before the first token; twice where that was necessary
 	Generated int // tokens generated, the end token not counted
 
 	// Wait is the time from the request to the start of its evaluation (other
@@ -45,9 +46,10 @@ type Stats struct {
 // TimeToFirst is the time from the request to its first token.
 func (s Stats) TimeToFirst() time.Duration { return s.Wait + s.PromptTime }
 
-// PromptRate is the number of prompt tokens evaluated per second, those from
-// the cache not counted, and 0 where none was.
-func (s Stats) PromptRate() float64 { return rate(s.Prompt-s.Cached, s.PromptTime) }
+// PromptRate is the number of prompt tokens evaluated per second, and 0 where
+// none was. Of a prompt that was interrupted the last, unfinished evaluation
+// counts with its time only.
+func (s Stats) PromptRate() float64 { return rate(s.Evaluated, s.PromptTime) }
 
 // GenerateRate is the number of tokens generated per second after the first,
 // which PromptTime accounts for, and 0 where there was none.

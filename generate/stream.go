@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -86,10 +87,12 @@ type run struct {
 	sampler *sampler.Sampler
 
 	// The loop's own, once submitted.
-	ticket   uint64    // runs are served in this order
-	tokens   []int32   // the prompt and what was generated
-	sequence *sequence // nil while queued
-	fed      int       // tokens[:fed] are in the sequence
+	ticket   uint64        // runs are served in this order
+	tokens   []int32       // the prompt and what was generated
+	sequence *sequence     // nil while queued
+	fed      int           // tokens[:fed] are in the sequence
+	dist     sampler.Dist  // what the last token was drawn from, for PostSampling
+	trace    sampler.Trace // how it was chosen, for Trace
 
 	// Guarded by Engine.mu. The loop writes none of it once ended is set.
 	ready  *sync.Cond // out has tokens, or the run has ended
@@ -110,7 +113,7 @@ func (e *Engine) start(ctx context.Context, request Request) (*run, error) {
 	if err := request.check(e.limits); err != nil {
 		return nil, err
 	}
-	s, err := sampler.New(request.Sampling)
+	s, err := sampler.New(e.sampling(request))
 	if err != nil {
 		return nil, fmt.Errorf("generate: %w", err)
 	}
@@ -123,7 +126,30 @@ func (e *Engine) start(ctx context.Context, request Request) (*run, error) {
 		stats:   Stats{Seed: request.Seed, Prompt: len(request.Prompt)},
 		times:   times{asked: time.Now()},
 	}
+	if r.Trace != nil {
+		r.trace.Top = r.TraceTop
+		s.Trace(&r.trace)
+	}
 	return r, e.submit(r)
+}
+
+// sampling is the configuration of a request's sampler, with what only the
+// request and the vocabulary know.
+func (e *Engine) sampling(r Request) sampler.Config {
+	c := r.Sampling
+	if c.PromptLen == 0 {
+		c.PromptLen = len(r.Prompt)
+	}
+	if c.MinLength > 0 && len(c.EndTokens) == 0 {
+		c.EndTokens = slices.Clone(r.EndTokens)
+		if !r.IgnoreEOG {
+			c.EndTokens = append(c.EndTokens, e.ends()...)
+		}
+		if len(c.EndTokens) == 0 {
+			c.MinLength = 0
+		}
+	}
+	return c
 }
 
 // take waits for tokens, and reports whether more may follow them. The slice

@@ -31,4 +31,11 @@ type Token struct {
 	// measure, the most probable first, of equals the lower id; fewer where
 	// the model gives fewer any probability at all.
 	Top []sampler.TokenLogProb
+
+	// PostSamplingLogProb and PostSamplingTop are the same by the
+	// distribution that the token was drawn from, behind all filters and the
+	// temperature: 0 and the token itself where these leave one. Request.PostSampling
+	// asks for them.
+	PostSamplingLogProb float64
+	PostSamplingTop     []sampler.TokenLogProb
 }
