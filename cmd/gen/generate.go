@@ -99,12 +99,15 @@ func (a *app) generate(o *options) error {
 		return err
 	}
 
+	config.PromptLen = len(tokens)
 	o.noteContext(session.Limits().Context)
-	o.noteIdleSampling()
+	o.noteIdleSampling(len(config.EndTokens))
 	o.noteIdleFlags(model.Facts().SlidingWindow)
 	a.flush(&o.parser)
 	if o.explain {
-		o.writeExplanation(a.stderr)
+		if err := o.writeExplanation(a.stderr, config); err != nil {
+			return err
+		}
 	}
 	if o.verbosePrompt {
 		listTokens(a.stderr, model.Vocab(), tokens)
@@ -112,21 +115,28 @@ func (a *app) generate(o *options) error {
 
 	var stats generate.Stats
 	request := generate.Request{
-		Prompt:      tokens,
-		MaxTokens:   max(o.predict, 0), // -1 and -2 are no limit: the context is one
-		PromptOnly:  o.predict == 0,
-		Sampling:    config,
-		Seed:        o.seed,
-		Stop:        o.stops(),
-		IgnoreEOG:   o.ignoreEOS,
-		LogProbs:    o.logProbs > 0,
-		TopLogProbs: o.logProbs,
-		Stats:       &stats,
+		Prompt:       tokens,
+		MaxTokens:    max(o.predict, 0), // -1 and -2 are no limit: the context is one
+		PromptOnly:   o.predict == 0,
+		Sampling:     config,
+		Seed:         o.seed,
+		Stop:         o.stops(),
+		IgnoreEOG:    o.ignoreEOS,
+		LogProbs:     o.logProbs > 0,
+		TopLogProbs:  o.logProbs,
+		PostSampling: o.logProbs > 0,
+		Stats:        &stats,
+	}
+	trace, err := openTrace(o, model.Vocab(), &request)
+	if err != nil {
+		return err
 	}
 	out := a.newOutput(o, model.Vocab())
 	ids, err := a.stream(o, cache.evaluator(), model.Vocab(), request, text, out)
+	err = errors.Join(err, trace.close())
 	if stats.Finish != "" {
 		stats.Cached += cache.shared
+		stats.Evaluated = max(0, stats.Evaluated-cache.shared)
 		err = a.finish(o, out, newSummary(stats, loadTime), err)
 	}
 	return errors.Join(err, cache.save(append(tokens, ids...), len(tokens)))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/sortes-llm/sortes/sampler"
 )
 
 // example is a command line that works in a clone of the repository.
@@ -59,11 +61,22 @@ func (s *setting) meaning() string {
 	return text
 }
 
-// wrap breaks text into lines of at most width bytes where words allow.
+// wrap breaks text into lines of at most width bytes where words allow, or the
+// semicolons of one that is longer.
 func wrap(text string, width int) []string {
 	var lines []string
 	line := ""
 	for word := range strings.FieldsSeq(text) {
+		for len(word) > width {
+			at := strings.LastIndexByte(word[:width], ';') + 1
+			if at == 0 {
+				break
+			}
+			if line != "" {
+				lines = append(lines, line)
+			}
+			lines, line, word = append(lines, word[:at]), "", word[at:]
+		}
 		switch {
 		case line == "":
 			line = word
@@ -77,8 +90,13 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// writeExplanation lists the settings and where each comes from.
-func (o *options) writeExplanation(w io.Writer) {
+// writeExplanation lists the settings and where each comes from, and the chain
+// that follows from them.
+func (o *options) writeExplanation(w io.Writer, c sampler.Config) error {
+	chain, err := sampler.New(c)
+	if err != nil {
+		return err
+	}
 	for _, s := range o.settings {
 		if s.group == "" || s.of != nil || s.name() == "--help" || s.name() == "--version" {
 			continue
@@ -93,6 +111,8 @@ func (o *options) writeExplanation(w io.Writer) {
 		} else {
 			value = abridged(printable(value), 60)
 		}
-		fmt.Fprintf(w, "%-20s %-40s %s\n", s.name(), value, from)
+		fmt.Fprintf(w, "%-22s %-40s %s\n", s.name(), value, from)
 	}
+	fmt.Fprintf(w, "the filters that run: %v\n", chain)
+	return nil
 }

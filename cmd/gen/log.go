@@ -80,7 +80,13 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 		return true
 	})
 	level := map[slog.Level]string{slog.LevelError: "error", slog.LevelWarn: "warning", slog.LevelInfo: "info", slog.LevelDebug: "debug"}[r.Level]
-	line := fmt.Sprintf("%s: %s: %s%s\n", from, level, r.Message, attrs)
+	message := r.Message
+	if from != "gen" { // llama.cpp begins some lines with the level, too
+		if word, rest, _ := strings.Cut(message, ": "); strings.EqualFold(word, level) {
+			message = rest
+		}
+	}
+	line := fmt.Sprintf("%s: %s: %s%s\n", from, level, message, attrs)
 
 	h.mu.Lock()
 	defer h.mu.Unlock()

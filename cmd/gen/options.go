@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,6 +42,7 @@ type options struct {
 	random   bool
 	samplers []string
 	sampling sampler.Config
+	breakers []string // texts; escapes in them are not replaced yet
 
 	special       bool
 	displayPrompt bool
@@ -48,6 +50,7 @@ type options struct {
 	color         colorMode
 	json          bool
 	logProbs      int
+	traceFile     string
 	perf          bool
 	verbosity     int
 	logFile       string
@@ -91,8 +94,9 @@ func newOptions() *options {
 		escapes:      true,
 		predict:      -1,
 		random:       true,
-		samplers:     samplerNames(),
-		sampling:     sampler.Default(),
+		samplers:     defaultSamplers(),
+		sampling:     defaultSampling(),
+		breakers:     slices.Clone(defaultBreakers),
 		perf:         true,
 		verbosity:    logWarnings,
 	}
@@ -103,10 +107,6 @@ func newOptions() *options {
 // table lists the flags, in the order of -h.
 func (o *options) table() []*setting {
 	const anyInt = math.MaxInt32
-	samplers := &setting{
-		names: "--samplers", arg: "A;B;...", meta: "general.sampling.sequence", group: groupSampling, value: samplersValue(&o.samplers),
-		usage: "filters in the order in which they run, of " + strings.Join(samplerNames(), ", ") + "; one that is not listed is off",
-	}
 	loadMode := &setting{
 		names: "-lm, --load-mode", arg: "MODE", env: "LLAMA_ARG_LOAD_MODE", group: groupModel,
 		value: choiceValue(&o.load.LoadMode,
@@ -116,7 +116,7 @@ func (o *options) table() []*setting {
 		usage: "how weights come into memory: auto, none (read), mmap, mlock (read and pin), mmap+mlock, dio (past the page cache)",
 	}
 
-	return []*setting{
+	return slices.Concat([]*setting{
 		// Model.
 		{names: "-m, --model", arg: "FILE", env: "LLAMA_ARG_MODEL", group: groupModel, value: fileValue(&o.model),
 			usage: "the model, a GGUF file; of a split one the first part"},
@@ -211,40 +211,7 @@ func (o *options) table() []*setting {
 			usage: "keep the generated text in it too"},
 		{names: "--prompt-cache-ro", group: groupGeneration, value: switchValue(&o.cacheRead, true),
 			usage: "use the file and leave it as it is"},
-
-		// Sampling.
-		samplers,
-		{names: "--sampler-seq, --sampling-seq", arg: "LETTERS", group: groupSampling, of: samplers, convert: samplerLetters,
-			usage: "the same by letters: " + strings.Join(letterNames(), ", ")},
-		{names: "-s, --seed", arg: "N", group: groupSampling, value: seedValue(&o.seed, &o.random),
-			usage: "seed of the draws; -1 = random"},
-		{names: "--temp, --temperature", arg: "N", env: "LLAMA_ARG_TEMPERATURE", meta: "general.sampling.temp", group: groupSampling,
-			value: floatValue(&o.sampling.Temperature, 0, math.MaxFloat64, "0 (greedy) or a positive number"),
-			usage: "temperature; 0 = greedy, 1 = off"},
-		{names: "--top-k", arg: "N", env: "LLAMA_ARG_TOP_K", meta: "general.sampling.top_k", group: groupSampling,
-			value: intValue(&o.sampling.TopK, math.MinInt32, anyInt, "a whole number; 0 = off"),
-			usage: "keep the N most likely tokens; 0 = off"},
-		{names: "--top-p", arg: "P", env: "LLAMA_ARG_TOP_P", meta: "general.sampling.top_p", group: groupSampling,
-			value: floatValue(&o.sampling.TopP, 0, 1, "0 to 1; 1 = off"),
-			usage: "keep the most likely tokens that reach probability P together; 1 = off"},
-		{names: "--min-p", arg: "P", env: "LLAMA_ARG_MIN_P", meta: "general.sampling.min_p", group: groupSampling,
-			value: floatValue(&o.sampling.MinP, 0, 1, "0 to 1; 0 = off"),
-			usage: "keep tokens at least P times as likely as the most likely one; 0 = off"},
-		{names: "--repeat-last-n", arg: "N", meta: "general.sampling.penalty_last_n", group: groupSampling,
-			value: intValue(&o.sampling.PenaltyLastN, 0, anyInt, "0 (off) or more tokens"),
-			usage: "the last N tokens, prompt included, are those the penalties see; 0 = penalties off"},
-		{names: "--repeat-penalty", arg: "N", env: "LLAMA_ARG_REPEAT_PENALTY", meta: "general.sampling.penalty_repeat", group: groupSampling,
-			value: floatValue(&o.sampling.RepeatPenalty, 1e-38, 1e38, "a positive number; 1 = off"),
-			usage: "divide the logits of tokens seen by N; 1 = off"},
-		{names: "--presence-penalty", arg: "N", env: "LLAMA_ARG_PRESENCE_PENALTY", group: groupSampling,
-			value: floatValue(&o.sampling.PresencePenalty, -math.MaxFloat64, math.MaxFloat64, "a number; 0 = off"),
-			usage: "subtract N from the logits of tokens seen; 0 = off"},
-		{names: "--frequency-penalty", arg: "N", env: "LLAMA_ARG_FREQUENCY_PENALTY", group: groupSampling,
-			value: floatValue(&o.sampling.FrequencyPenalty, -math.MaxFloat64, math.MaxFloat64, "a number; 0 = off"),
-			usage: "subtract N for each time a token was seen; 0 = off"},
-		{names: "-l, --logit-bias", arg: "ID+BIAS", group: groupSampling, value: biasValue(&o.sampling.LogitBias),
-			usage: "add to the logit of a token, such as 15043+1 or 15043-1; -inf bans it; may be given several times"},
-
+	}, o.samplingSettings(), []*setting{
 		// Output.
 		{names: "-sp, --special", group: groupOutput, value: switchValue(&o.special, true),
 			usage: "write control tokens too"},
@@ -257,9 +224,11 @@ func (o *options) table() []*setting {
 		{names: "--json", group: groupOutput, value: switchValue(&o.json, true),
 			usage: "a JSON object for each token, and a last one with statistics"},
 		{names: "--logprobs", arg: "N", group: groupOutput, value: intValue(&o.logProbs, 0, anyInt, "0 (off) or more"),
-			usage: "with --json: log-probabilities of each token and of the N most likely ones; 0 = off"},
+			usage: "with --json: log-probabilities of each token and of the N most likely ones, by the model and behind the filters; 0 = off"},
+		{names: "--trace", arg: "FILE", group: groupOutput, value: fileValue(&o.traceFile),
+			usage: "write a JSON object for each token to a file: what every filter left, and what was drawn"},
 		{names: "--explain", group: groupOutput, value: switchValue(&o.explain, true),
-			usage: "list every setting and where it comes from on standard error"},
+			usage: "list every setting and where it comes from, and the filters as they will run, on standard error"},
 		{names: "--perf", off: "--no-perf", env: "LLAMA_ARG_PERF", group: groupOutput, value: switchValue(&o.perf, true),
 			usage: "write a line of statistics to standard error at the end"},
 		{names: "-v, --verbose, --log-verbose", group: groupOutput, value: verboseValue(&o.verbosity),
@@ -282,7 +251,7 @@ func (o *options) table() []*setting {
 		{names: "--no-warmup", value: ignored()},
 		{names: "-no-cnv, --no-conversation", value: ignored()},
 		{names: "--simple-io", value: ignored()},
-	}
+	})
 }
 
 func always(text string) func(string) (string, error) {

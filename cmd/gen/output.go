@@ -11,6 +11,7 @@ import (
 
 	"github.com/sortes-llm/sortes/generate"
 	"github.com/sortes-llm/sortes/llama"
+	"github.com/sortes-llm/sortes/sampler"
 )
 
 // An output writes a text as it is generated.
@@ -28,6 +29,7 @@ type summary struct {
 	Seed            uint64  `json:"seed"`
 	PromptTokens    int     `json:"prompt_tokens"`
 	CachedTokens    int     `json:"cached_tokens"`
+	EvaluatedTokens int     `json:"evaluated_tokens"`
 	GeneratedTokens int     `json:"generated_tokens"`
 	LoadSeconds     float64 `json:"load_seconds"`
 	PromptSeconds   float64 `json:"prompt_seconds"`
@@ -39,13 +41,10 @@ type summary struct {
 func newSummary(s generate.Stats, load time.Duration) summary {
 	sum := summary{
 		Finish: string(s.Finish), Stop: s.Stop, Seed: s.Seed,
-		PromptTokens: s.Prompt, CachedTokens: s.Cached, GeneratedTokens: s.Generated,
+		PromptTokens: s.Prompt, CachedTokens: s.Cached, EvaluatedTokens: s.Evaluated, GeneratedTokens: s.Generated,
 		LoadSeconds:   load.Seconds(),
 		PromptSeconds: s.PromptTime.Seconds(), PromptRate: s.PromptRate(),
 		GenerateSeconds: s.GenerateTime.Seconds(), GenerateRate: s.GenerateRate(),
-	}
-	if s.Generated == 0 && (s.Finish == generate.Cancelled || s.Finish == generate.Failed) {
-		sum.PromptRate = 0 // nobody knows how far it got
 	}
 	if s.Finish == generate.EndToken {
 		sum.EndToken = &s.EndToken
@@ -59,12 +58,19 @@ func (s summary) line() string {
 	if s.Stop != "" {
 		finish += fmt.Sprintf(" %q", s.Stop)
 	}
-	cached := ""
+	var parts []string
 	if s.CachedTokens > 0 {
-		cached = fmt.Sprintf(" (%d from the cache)", s.CachedTokens)
+		parts = append(parts, fmt.Sprintf("%d from the cache", s.CachedTokens))
+	}
+	if s.CachedTokens+s.EvaluatedTokens < s.PromptTokens { // it was interrupted
+		parts = append(parts, fmt.Sprintf("%d evaluated", s.EvaluatedTokens))
+	}
+	of := ""
+	if len(parts) > 0 {
+		of = " (" + strings.Join(parts, ", ") + ")"
 	}
 	return fmt.Sprintf("prompt: %d tokens%s, %.1f tokens/s; generated: %d tokens, %.1f tokens/s; load: %.2f s; finish: %s; seed: %d",
-		s.PromptTokens, cached, s.PromptRate, s.GeneratedTokens, s.GenerateRate, s.LoadSeconds, finish, s.Seed)
+		s.PromptTokens, of, s.PromptRate, s.GeneratedTokens, s.GenerateRate, s.LoadSeconds, finish, s.Seed)
 }
 
 // A textOutput writes nothing but the text. Each token is one write, so that
@@ -110,6 +116,9 @@ type jsonToken struct {
 	Text    string    `json:"text"`
 	LogProb *float64  `json:"logprob,omitempty"`
 	Top     []jsonTop `json:"top,omitempty"`
+
+	PostSamplingLogProb *float64  `json:"post_sampling_logprob,omitempty"`
+	PostSamplingTop     []jsonTop `json:"post_sampling_top,omitempty"`
 }
 
 type jsonTop struct {
@@ -128,15 +137,26 @@ func (o *jsonOutput) prompt(string) error { return nil }
 
 func (o *jsonOutput) token(t generate.Token) error {
 	object := &o.object
-	object.Index, object.ID, object.Text, object.Top = t.Index, t.ID, t.Text, object.Top[:0]
+	object.Index, object.ID, object.Text = t.Index, t.ID, t.Text
 	if o.probs {
-		object.LogProb = &t.LogProb
+		object.LogProb, object.PostSamplingLogProb = &t.LogProb, &t.PostSamplingLogProb
 	}
-	for _, alternative := range t.Top {
-		text := strings.ToValidUTF8(string(o.vocab.SpecialPiece(alternative.ID)), "\uFFFD")
-		object.Top = append(object.Top, jsonTop{alternative.ID, text, alternative.LogProb})
-	}
+	object.Top = o.appendTop(object.Top[:0], t.Top)
+	object.PostSamplingTop = o.appendTop(object.PostSamplingTop[:0], t.PostSamplingTop)
 	return o.encoder.Encode(object)
+}
+
+func (o *jsonOutput) appendTop(dst []jsonTop, top []sampler.TokenLogProb) []jsonTop {
+	for _, x := range top {
+		dst = append(dst, jsonTop{x.ID, tokenText(o.vocab, x.ID), x.LogProb})
+	}
+	return dst
+}
+
+// tokenText is the text of a token as JSON can hold it, control tokens written
+// out.
+func tokenText(v *llama.Vocab, id int32) string {
+	return strings.ToValidUTF8(string(v.SpecialPiece(id)), "\uFFFD")
 }
 
 func (o *jsonOutput) end(s summary) error { return o.encoder.Encode(s) }

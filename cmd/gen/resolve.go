@@ -127,7 +127,7 @@ func (o *options) noteIdleFlags(window int) {
 	}
 	if o.json {
 		o.noteIdle("--display-prompt", "with --json")
-	} else {
+	} else if o.predict != 0 {
 		o.noteIdle("--logprobs", "without --json")
 	}
 	if !o.displayPrompt {
@@ -136,5 +136,7 @@ func (o *options) noteIdleFlags(window int) {
 	if o.predict == 0 {
 		o.noteIdle("--reverse-prompt", "with -n 0")
 		o.noteIdle("--ignore-eos", "with -n 0")
+		o.noteIdle("--logprobs", "with -n 0")
+		o.noteIdle("--trace", "with -n 0")
 	}
 }

@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,7 +25,7 @@ import (
 	"github.com/sortes-llm/sortes/llama"
 )
 
-var statistics = regexp.MustCompile(`(?m)^prompt: (\d+) tokens(?: \((\d+) from the cache\))?, [0-9.]+ tokens/s; ` +
+var statistics = regexp.MustCompile(`(?m)^prompt: (\d+) tokens(?: \((?:(\d+) from the cache)?(?:, )?(?:\d+ evaluated)?\))?, [0-9.]+ tokens/s; ` +
 	`generated: (\d+) tokens, [0-9.]+ tokens/s; load: [0-9.]+ s; finish: (.*); seed: (\d+)$`)
 
 // stats returns the fields of the statistics line.
@@ -176,6 +179,12 @@ func TestJSON(t *testing.T) {
 				Text    *string
 				LogProb float64
 			}
+			Post    *float64 `json:"post_sampling_logprob"`
+			PostTop []struct {
+				ID      int32
+				Text    *string
+				LogProb *float64
+			} `json:"post_sampling_top"`
 		}
 		require.NoError(t, json.Unmarshal([]byte(line), &token))
 		assert.Equal(t, i, token.Index)
@@ -186,6 +195,12 @@ func TestJSON(t *testing.T) {
 		assert.GreaterOrEqual(t, token.Top[0].LogProb, token.Top[1].LogProb)
 		assert.GreaterOrEqual(t, token.Top[0].LogProb, *token.LogProb)
 		assert.NotNil(t, token.Top[0].Text)
+		require.NotNil(t, token.Post)
+		assert.LessOrEqual(t, *token.Post, 0.0)
+		require.NotEmpty(t, token.PostTop)
+		assert.Equal(t, token.Top[0].ID, token.PostTop[0].ID)
+		assert.NotNil(t, token.PostTop[0].Text)
+		assert.GreaterOrEqual(t, *token.PostTop[0].LogProb, *token.Post)
 	}
 	assert.Equal(t, want, got)
 	var sum map[string]any
@@ -197,6 +212,90 @@ func TestJSON(t *testing.T) {
 
 	plain := text(t, append(args, "--json")...)
 	assert.NotContains(t, plain, "logprob")
+	assert.NotContains(t, plain, "post_sampling")
+
+	// Without filters both are the same; at temperature 0 one token is left.
+	for _, flags := range []string{"--samplers temperature --temp 1", "--temp 0"} {
+		for line := range strings.Lines(text(t, append(args, append(strings.Fields(flags), "--json", "--logprobs", "2")...)...)) {
+			var token jsonToken
+			require.NoError(t, json.Unmarshal([]byte(line), &token))
+			switch {
+			case token.LogProb == nil: // the statistics
+			case flags == "--temp 0":
+				assert.Zero(t, *token.PostSamplingLogProb)
+				assert.Equal(t, []jsonTop{{token.ID, token.Top[0].Text, 0}}, token.PostSamplingTop)
+			default:
+				assert.InDelta(t, *token.LogProb, *token.PostSamplingLogProb, 1e-5)
+				for i, x := range token.Top {
+					assert.Equal(t, x.ID, token.PostSamplingTop[i].ID)
+					assert.InDelta(t, x.LogProb, token.PostSamplingTop[i].LogProb, 1e-5)
+				}
+			}
+		}
+	}
+}
+
+// TestTrace: the lines of --trace tell what the text and its probabilities
+// tell, and the text is the same.
+func TestTrace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trace")
+	args := []string{"-m", tiny, "-p", "the", "-n", "8", "-s", "4", "--json", "--logprobs", "2", "--repeat-penalty", "1.1", "--top-p", "1"}
+	plain := text(t, args...)
+	require.Equal(t, strings.Split(plain, `"finish"`)[0], strings.Split(text(t, append(args, "--trace", file)...), `"finish"`)[0])
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+	require.Len(t, lines, 8)
+	tokens := strings.Split(plain, "\n")
+	for i, line := range lines {
+		var token jsonToken
+		require.NoError(t, json.Unmarshal([]byte(tokens[i]), &token))
+		var object map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &object))
+		for _, key := range []string{"index", "pos", "id", "text", "prob", "seed", "draw", "uniform", "steps"} {
+			assert.Contains(t, object, key)
+		}
+		assert.Len(t, object, 9)
+		var got traceLine
+		require.NoError(t, json.Unmarshal([]byte(line), &got))
+		assert.Equal(t, i, got.Index)
+		assert.Equal(t, 2+i, got.Pos, "BOS and a word")
+		assert.Equal(t, token.ID, got.ID)
+		assert.EqualValues(t, 4, got.Seed)
+		assert.Equal(t, "gumbel", got.Draw)
+		assert.InDelta(t, *token.PostSamplingLogProb, math.Log(got.Prob), 1e-5)
+		var names []string
+		for _, s := range got.Steps {
+			names = append(names, s.Name)
+		}
+		assert.Equal(t, []string{"logits", "penalties", "top_k", "min_p", "temperature"}, names)
+		first, topK, last := got.Steps[0], got.Steps[2], got.Steps[4]
+		assert.Equal(t, tinymodel.Vocab, first.Candidates)
+		assert.True(t, first.Row)
+		assert.InDelta(t, token.Top[0].LogProb, math.Log(first.Top[0].Prob), 1e-5)
+		assert.Equal(t, token.Top[0].ID, first.Top[0].ID)
+		assert.Equal(t, 40, topK.Candidates)
+		assert.False(t, topK.Row)
+		assert.Len(t, topK.Top, traceTop)
+		assert.LessOrEqual(t, got.Steps[3].Candidates, 40)
+		assert.Equal(t, 0.8, last.Temperature)
+		assert.Equal(t, 1.0, got.Steps[3].Temperature)
+		assert.InDelta(t, token.PostSamplingTop[0].LogProb, math.Log(last.Top[0].Prob), 1e-5)
+	}
+
+	// An end token has a line though it is no part of the text.
+	text(t, "-m", tiny, "-p", "the", "-n", "5", "--temp", "0", "-l", endBias, "--trace", file)
+	data, err = os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, 1, strings.Count(string(data), "\n"))
+	assert.Contains(t, string(data), `"text":"<|im_end|>"`)
+
+	r := gen(t, "-m", tiny, "-p", "the", "-n", "5", "--trace", "/")
+	assert.Equal(t, result{exitFailure, "", "gen: trace /: is a directory\n"}, r)
+	r = gen(t, "-m", tiny, "-p", "the", "-n", "5", "--trace", "/dev/full")
+	assert.Equal(t, exitFailure, r.status)
+	assert.NotEmpty(t, r.stdout, "the text is written")
+	assert.Contains(t, r.stderr, "gen: trace /dev/full: no space left on device\n")
 }
 
 func TestExplain(t *testing.T) {
@@ -221,6 +320,10 @@ func TestExplain(t *testing.T) {
 			assert.Regexp(t, `(?m)^`+s.name()+` `, r.stderr)
 		}
 	}
+	assert.Contains(t, r.stderr, "\nthe filters that run: top_k(11) -> top_p(0.75) -> min_p(0.25) -> temperature(0.5) -> draw\n")
+
+	r = gen(t, "-m", model, "-p", "x", "-n", "1", "--explain", "--mirostat", "2", "--draw", "inverse", "--dry-sequence-breaker", "none", "--suppress", "5")
+	assert.Contains(t, r.stderr, "\nthe filters that run: logit_bias(tokens: 1) -> temperature(0.5) -> mirostat(version 2, tau 5, eta 0.1) -> draw(inverse)\n")
 }
 
 // withMetadata is the tiny model with more metadata.
@@ -253,22 +356,33 @@ func withMetadata(t *testing.T, kvs ...gguf.KV) string {
 func TestModelRecommendsSampling(t *testing.T) {
 	args := []string{"-p", "the", "-n", "20", "-s", "9"}
 	model := withMetadata(t,
-		gguf.NewKV("general.sampling.sequence", "top_k;typ_p;temperature"),
+		gguf.NewKV("general.sampling.sequence", "top_k;infill;typ_p;xtc;temperature"),
 		gguf.NewKV("general.sampling.temp", float32(2)),
 		gguf.NewKV("general.sampling.top_k", int32(3)),
 		gguf.NewKV("general.sampling.penalty_last_n", int32(8)),
 		gguf.NewKV("general.sampling.penalty_repeat", float32(1.5)),
+		gguf.NewKV("general.sampling.xtc_probability", float32(0.5)),
+		gguf.NewKV("general.sampling.xtc_threshold", float32(0.25)),
 		gguf.NewKV("general.sampling.min_p", float32(0.5)),
-		gguf.NewKV("general.sampling.mirostat", int32(2)))
+		gguf.NewKV("general.sampling.future", int32(2)))
 	r := gen(t, append(args, "-m", model)...)
 	require.Equal(t, exitDone, r.status, r.stderr)
-	assert.Equal(t, text(t, append(args, "-m", tiny, "--samplers", "top_k;temperature", "--temp", "2", "--top-k", "3")...), r.stdout)
-	assert.Contains(t, r.stderr, "gen: note: the model's general.sampling.sequence names typ_p, which gen does not have yet")
-	assert.Contains(t, r.stderr, "gen: note: the model's general.sampling.mirostat 2 has no effect")
+	same := []string{"-m", tiny, "--samplers", "top_k;xtc;temperature", "--temp", "2", "--xtc-probability", "0.5", "--xtc-threshold", "0.25"}
+	assert.Equal(t, text(t, slices.Concat(args, same, []string{"--top-k", "3"})...), r.stdout)
+	assert.Contains(t, r.stderr, "gen: note: the model's general.sampling.sequence names infill, which gen does not have")
+	assert.Contains(t, r.stderr, "gen: note: the model's general.sampling.future 2 has no effect")
 	assert.NotContains(t, r.stderr, "min_p", "what the model recommends in vain is no business of the user")
 
-	assert.Equal(t, text(t, append(args, "-m", tiny, "--samplers", "top_k;temperature", "--temp", "2", "--top-k", "30")...),
-		text(t, append(args, "-m", model, "--top-k", "30")...), "a flag wins")
+	assert.Equal(t, text(t, slices.Concat(args, same, []string{"--top-k", "30"})...), text(t, append(args, "-m", model, "--top-k", "30")...), "a flag wins")
+
+	mirostat := withMetadata(t,
+		gguf.NewKV("general.sampling.mirostat", int32(2)),
+		gguf.NewKV("general.sampling.mirostat_tau", float32(2)),
+		gguf.NewKV("general.sampling.mirostat_eta", float32(0.5)))
+	r = gen(t, append(args, "-m", mirostat, "--top-k", "7")...)
+	assert.Equal(t, text(t, append(args, "-m", tiny, "--mirostat", "2", "--mirostat-ent", "2", "--mirostat-lr", "0.5")...), r.stdout)
+	assert.Contains(t, r.stderr, "gen: note: --top-k 7 has no effect with --mirostat 2, which the model recommends (general.sampling.mirostat)\n")
+	assert.Equal(t, text(t, append(args, "-m", tiny)...), text(t, append(args, "-m", mirostat, "--mirostat", "0")...), "a flag wins")
 
 	bad := withMetadata(t, gguf.NewKV("general.sampling.top_p", float32(3)))
 	r = gen(t, append(args, "-m", bad)...)
@@ -421,6 +535,13 @@ func TestLog(t *testing.T) {
 	assert.Contains(t, info, "llama.cpp: info: ")
 	assert.NotContains(t, info, "debug")
 	assert.Equal(t, "gen: note: -v has no effect with --log-disable\n", gen(t, append(args, "-v", "--log-disable")...).stderr)
+
+	var out bytes.Buffer
+	log := slog.New(&logHandler{out: &out, verbose: true})
+	log.Warn("warning: about this", "from", "llama.cpp")
+	log.Warn("load: warning: that", "from", "llama.cpp")
+	log.Error("Error: of ours")
+	assert.Equal(t, "llama.cpp: warning: about this\nllama.cpp: warning: load: warning: that\ngen: error: Error: of ours\n", out.String())
 
 	file := filepath.Join(t.TempDir(), "log")
 	r := gen(t, append(args, "-lv", "3", "--log-file", file)...)

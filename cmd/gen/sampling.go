@@ -12,83 +12,6 @@ import (
 	"github.com/sortes-llm/sortes/sampler"
 )
 
-// filters are the filters that --samplers puts in order, with llama.cpp's
-// letters and other names for them, and the flags that set their strength,
-// each with the value that switches it off.
-var filters = []struct {
-	name   string
-	letter rune
-	alias  []string
-	flags  map[string]string
-}{
-	{"penalties", 'e', nil, map[string]string{"--repeat-penalty": "1", "--presence-penalty": "0", "--frequency-penalty": "0", "--repeat-last-n": "0"}},
-	{"top_k", 'k', []string{"top-k", "topk"}, map[string]string{"--top-k": "0"}},
-	{"top_p", 'p', []string{"top-p", "topp", "nucleus"}, map[string]string{"--top-p": "1"}},
-	{"min_p", 'm', []string{"min-p", "minp"}, map[string]string{"--min-p": "0"}},
-	{"temperature", 't', []string{"temp"}, map[string]string{"--temp": "1"}},
-}
-
-func samplerNames() []string {
-	var names []string
-	for _, f := range filters {
-		names = append(names, f.name)
-	}
-	return names
-}
-
-func letterNames() []string {
-	var names []string
-	for _, f := range filters {
-		names = append(names, string(f.letter)+" "+f.name)
-	}
-	return names
-}
-
-// filterName returns the name of the filter that text calls so.
-func filterName(text string) (string, bool) {
-	text = strings.ToLower(strings.TrimSpace(text))
-	for _, f := range filters {
-		if f.name == text || slices.Contains(f.alias, text) {
-			return f.name, true
-		}
-	}
-	return "", false
-}
-
-func samplersValue(p *[]string) value {
-	return value{
-		set: func(text string) error {
-			names := []string{}
-			for _, item := range strings.FieldsFunc(text, func(r rune) bool { return r == ';' }) {
-				name, ok := filterName(item)
-				if !ok || slices.Contains(names, name) {
-					return fmt.Errorf("want each at most once of %s, separated by semicolons", strings.Join(samplerNames(), ", "))
-				}
-				names = append(names, name)
-			}
-			*p = names
-			return nil
-		},
-		get: func() string { return strings.Join(*p, ";") },
-	}
-}
-
-// samplerLetters turns the letters of --sampler-seq into names.
-func samplerLetters(text string) (string, error) {
-	var names []string
-	for _, letter := range text {
-		for _, f := range filters {
-			if f.letter == letter {
-				names = append(names, f.name)
-			}
-		}
-	}
-	if len(names) != len([]rune(text)) {
-		return "", fmt.Errorf("want letters of %s", strings.Join(letterNames(), ", "))
-	}
-	return strings.Join(names, ";"), nil
-}
-
 // useModelSampling takes the model's own recommendations for what the user has
 // not set (llama.cpp's common_init_sampler_from_model).
 func (o *options) useModelSampling(m *llama.Model) error {
@@ -121,14 +44,14 @@ func (o *options) useModelSampling(m *llama.Model) error {
 func (o *options) knownFilters(sequence string) string {
 	var names, missing []string
 	for item := range strings.SplitSeq(sequence, ";") {
-		if name, ok := filterName(item); ok {
-			names = append(names, name)
+		if f := findFilter(item); f != nil {
+			names = append(names, f.name)
 		} else if item != "" {
 			missing = append(missing, item)
 		}
 	}
 	if len(missing) > 0 {
-		o.notef("the model's general.sampling.sequence names %s, which gen does not have yet", strings.Join(missing, ", "))
+		o.notef("the model's general.sampling.sequence names %s, which gen does not have", strings.Join(missing, ", "))
 	}
 	return strings.Join(names, ";")
 }
@@ -147,72 +70,101 @@ func (o *options) resolveSeed() {
 // listed are off, and what must not be generated is banned.
 func (o *options) samplerConfig(v *llama.Vocab) (sampler.Config, error) {
 	c := o.sampling
-	c.Order = append([]string{"logit_bias"}, o.samplers...)
-	on := func(name string) bool { return slices.Contains(o.samplers, name) }
-	if !on("penalties") || c.PenaltyLastN == 0 {
+	c.Order = o.order()
+	for _, f := range filters {
+		if f.off != nil && !o.runs(f.name) {
+			f.off(&c)
+		}
+	}
+	if c.PenaltyLastN == 0 {
 		c.RepeatPenalty, c.PresencePenalty, c.FrequencyPenalty = 1, 0, 0
 	}
-	if !on("top_k") {
+	if c.DRYLastN == 0 {
+		c.DRYMultiplier = 0
+	}
+	if c.Mirostat != 0 {
+		c.DynTempRange = 0
+	}
+	if c.TopKShare > 0 {
 		c.TopK = 0
 	}
-	switch {
-	case !on("top_p"):
-		c.TopP = 1
-	case c.TopP == 0: // one token; in the sampler's configuration it means off
-		c.TopK, c.TopP = 1, 1
-		if !on("top_k") {
-			c.Order[slices.Index(c.Order, "top_p")] = "top_k"
-		}
-	}
-	if !on("min_p") {
-		c.MinP = 0
-	}
-	if !on("temperature") {
-		c.Temperature = 1
-	}
+	takeZeros(&c)
 
-	c.LogitBias = maps.Clone(c.LogitBias)
-	for id := range c.LogitBias {
-		if !v.Has(id) {
-			return c, badUsage("--logit-bias %d: the vocabulary has %d tokens, 0 to %d", id, v.Size(), v.Size()-1)
+	for _, list := range []struct {
+		flag string
+		ids  []int32
+	}{
+		{"--logit-bias", slices.Sorted(maps.Keys(c.LogitBias))}, {"--suppress", c.Suppress},
+		{"--penalty-exempt", c.PenaltyExempt}, {"--xtc-exempt", c.XTCExempt},
+	} {
+		for _, id := range list.ids {
+			if !v.Has(id) {
+				return c, badUsage("%s %d: the vocabulary has %d tokens, 0 to %d", list.flag, id, v.Size(), v.Size()-1)
+			}
 		}
 	}
-	banned := v.Suppressed()
+	c.Suppress = append(slices.Clone(c.Suppress), v.Suppressed()...)
 	if o.ignoreEOS {
-		banned = append(banned, v.EndTokens()...)
+		c.Suppress = append(c.Suppress, v.EndTokens()...)
 	}
-	for _, id := range banned {
-		if c.LogitBias == nil {
-			c.LogitBias = map[int32]float64{}
+	if c.EndTokens = v.EndTokens(); len(c.EndTokens) == 0 {
+		c.MinLength = 0
+	}
+	if c.DRYMultiplier > 0 {
+		for _, text := range o.breakers {
+			if o.escapes {
+				text = unescape(text)
+			}
+			if len(text) > 40 {
+				return c, badUsage("--dry-sequence-breaker %q: %s", text, wantBreaker)
+			}
+			sequences, err := sampler.DRYBreakers(text, v.Size(), v.SpecialPiece, func(text string) ([]int32, error) {
+				return v.Tokenize(text, llama.TokenizeOptions{})
+			})
+			if err != nil {
+				return c, err
+			}
+			c.DRYBreakers = append(c.DRYBreakers, sequences...)
 		}
-		c.LogitBias[id] = math.Inf(-1)
 	}
 	_, err := sampler.New(c)
 	return c, err
 }
 
-// noteIdleSampling names the sampling flags that change nothing.
-func (o *options) noteIdleSampling() {
-	greedy := o.sampling.Temperature == 0 && slices.Contains(o.samplers, "temperature")
-	for _, f := range filters {
-		for _, flag := range slices.Sorted(maps.Keys(f.flags)) {
-			if o.find(flag).get() == f.flags[flag] {
-				continue // switched off, as asked
-			}
-			switch {
-			case !slices.Contains(o.samplers, f.name):
-				o.noteIdle(flag, "without "+f.name+" among the samplers")
-			case greedy && (f.name == "top_k" || f.name == "top_p" || f.name == "min_p"):
-				o.noteIdle(flag, "at temperature 0, which takes the most likely token")
-			case f.name != "penalties":
-			case o.sampling.PenaltyLastN == 0:
-				o.noteIdle(flag, "with --repeat-last-n 0")
-			case o.sampling.RepeatPenalty == 1 && o.sampling.PresencePenalty == 0 && o.sampling.FrequencyPenalty == 0:
-				o.noteIdle(flag, "while all penalties are off")
-			}
+// takeZeros keeps the meaning that llama.cpp gives to 0 where a sampler's
+// configuration takes it for off: the smallest number leaves one token, too.
+func takeZeros(c *sampler.Config) {
+	for _, p := range []*float64{&c.TopP, &c.TypicalP, &c.TailFreeZ, &c.XTCThreshold, &c.AdaptiveTarget} {
+		if *p == 0 {
+			*p = math.SmallestNonzeroFloat64
 		}
 	}
-	if greedy {
-		o.noteIdle("--seed", "at temperature 0, which draws nothing")
+}
+
+// order is the chain by name: the bans where they are not listed, then what is.
+// As in llama.cpp, adaptive-p comes last and with Mirostat there is only the
+// temperature.
+func (o *options) order() []string {
+	listed := o.samplers
+	if o.sampling.Mirostat != 0 {
+		listed = []string{"temperature"}
 	}
+	var order []string
+	for _, name := range bans {
+		if !slices.Contains(listed, name) {
+			order = append(order, name)
+		}
+	}
+	for _, name := range listed {
+		if name != "adaptive_p" {
+			order = append(order, name)
+		}
+	}
+	return order
+}
+
+// runs reports whether a filter has a place in the chain.
+func (o *options) runs(name string) bool {
+	return slices.Contains(o.order(), name) ||
+		name == "adaptive_p" && o.sampling.Mirostat == 0 && slices.Contains(o.samplers, name)
 }

@@ -83,7 +83,7 @@ func (p *parser) notef(format string, args ...any) {
 // noteIdle tells the user that a flag of the command line changes nothing.
 func (p *parser) noteIdle(name, because string) {
 	if s := p.find(name); s.source == fromFlag {
-		p.notef("%s has no effect %s", strings.TrimSpace(s.typed+" "+s.shown(s.get())), because)
+		p.notef("%s has no effect %s", strings.TrimSpace(cmp.Or(s.typed, s.name())+" "+s.shown(s.get())), because)
 	}
 }
 

@@ -64,9 +64,45 @@ func TestBadValues(t *testing.T) {
 		{"-ctk", "q3_0", "gen: -ctk q3_0: want f16, bf16, f32, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl"},
 		{"-ts", "3,x", "gen: -ts 3,x: want shares of 0 or more, separated by commas"},
 		{"-r", "", `gen: -r "": want a text of one byte or more`},
-		{"--samplers", "top_k;typ_p", "gen: --samplers top_k;typ_p: want each at most once of penalties, top_k, top_p, min_p, temperature, separated by semicolons"},
-		{"--samplers", "top_k;top-k", "gen: --samplers top_k;top-k: want each at most once of penalties, top_k, top_p, min_p, temperature, separated by semicolons"},
-		{"--sampler-seq", "kz", "gen: --sampler-seq kz: want letters of e penalties, k top_k, p top_p, m min_p, t temperature"},
+		{"--samplers", "top_k;top_q", "gen: --samplers top_k;top_q: want each at most once of logit_bias, min_length, no_repeat_ngram, penalties, dry, top_n_sigma, top_k, typ_p, epsilon, eta, tfs, top_a, top_p, min_p, xtc, temperature, adaptive_p, separated by semicolons"},
+		{"--samplers", "top_k;top-k", "gen: --samplers top_k;top-k: want each at most once of logit_bias, min_length, no_repeat_ngram, penalties, dry, top_n_sigma, top_k, typ_p, epsilon, eta, tfs, top_a, top_p, min_p, xtc, temperature, adaptive_p, separated by semicolons"},
+		{"--samplers", "top_k;infill", "gen: --samplers top_k;infill: gen has no infill filter: leave it out"},
+		{"--sampler-seq", "kz", "gen: --sampler-seq kz: want letters of b logit_bias, l min_length, n no_repeat_ngram, e penalties, d dry, s top_n_sigma, k top_k, y typ_p, c epsilon, h eta, f tfs, o top_a, p top_p, m min_p, x xtc, t temperature, a adaptive_p"},
+		{"--sampler-seq", "ki", "gen: --sampler-seq ki: gen has no infill filter: leave it out"},
+		{"--sampler-seq", "kk", "gen: --sampler-seq kk: want each at most once of logit_bias, min_length, no_repeat_ngram, penalties, dry, top_n_sigma, top_k, typ_p, epsilon, eta, tfs, top_a, top_p, min_p, xtc, temperature, adaptive_p, separated by semicolons"},
+		{"--draw", "dice", "gen: --draw dice: want gumbel, inverse or mt19937"},
+		{"--dynatemp-range", "-1", "gen: --dynatemp-range -1: want 0 (off) or a positive number"},
+		{"--dynatemp-exp", "0", "gen: --dynatemp-exp 0: want a positive number"},
+		{"--top-k-frac", "1.1", "gen: --top-k-frac 1.1: want 0 (off) to 1"},
+		{"--top-nsigma", "nan", "gen: --top-nsigma nan: want a number; 0 and below = off"},
+		{"--top-n-sigma", "inf", "gen: --top-n-sigma inf: want a number; 0 and below = off"},
+		{"--typical", "-0.1", "gen: --typical -0.1: want 0 to 1; 1 = off"},
+		{"--typical-p", "1.1", "gen: --typical-p 1.1: want 0 to 1; 1 = off"},
+		{"--top-a", "-1", "gen: --top-a -1: want 0 (off) or a positive number"},
+		{"--top-a-power", "0", "gen: --top-a-power 0: want a positive number"},
+		{"--epsilon-cutoff", "1", "gen: --epsilon-cutoff 1: want 0 (off) to below 1"},
+		{"--eta-cutoff", "-0.1", "gen: --eta-cutoff -0.1: want 0 (off) to below 1"},
+		{"--tfs", "2", "gen: --tfs 2: want 0 to 1; 1 = off"},
+		{"--xtc-probability", "-0.5", "gen: --xtc-probability -0.5: want 0 to 1; 0 = off"},
+		{"--xtc-threshold", "1.5", "gen: --xtc-threshold 1.5: want 0 to 1; above 0.5 = off"},
+		{"--xtc-exempt", "x", "gen: --xtc-exempt x: want token ids of 0 or more, separated by commas"},
+		{"--adaptive-target", "1.5", "gen: --adaptive-target 1.5: want at most 1; below 0 = off"},
+		{"--adaptive-target", "-inf", "gen: --adaptive-target -inf: want at most 1; below 0 = off"},
+		{"--adaptive-decay", "1", "gen: --adaptive-decay 1: want 0 to 0.99"},
+		{"--mirostat", "3", "gen: --mirostat 3: want 0 (off), 1 or 2"},
+		{"--mirostat-lr", "0", "gen: --mirostat-lr 0: want a positive number"},
+		{"--mirostat-ent", "-5", "gen: --mirostat-ent -5: want a positive number"},
+		{"--penalty-prompt", "maybe", "gen: --penalty-prompt maybe: want on or off"},
+		{"--penalty-exempt", "-3", "gen: --penalty-exempt -3: want token ids of 0 or more, separated by commas"},
+		{"--dry-multiplier", "-1", "gen: --dry-multiplier -1: want 0 (off) or a positive number"},
+		{"--dry-base", "0.5", "gen: --dry-base 0.5: want a number of 1 or more"},
+		{"--dry-allowed-length", "-1", "gen: --dry-allowed-length -1: want 0 or more tokens"},
+		{"--dry-penalty-last-n", "-1", "gen: --dry-penalty-last-n -1: want 0 (off) or more tokens"},
+		{"--dry-sequence-breaker", "", `gen: --dry-sequence-breaker "": want a text of 1 to 40 bytes, or none`},
+		{"--no-repeat-ngram", "-1", "gen: --no-repeat-ngram -1: want 0 (off) or more tokens"},
+		{"--min-tokens", "1.5", "gen: --min-tokens 1.5: want 0 (off) or more tokens"},
+		{"--suppress", "5,", "gen: --suppress 5,: want token ids of 0 or more, separated by commas"},
+		{"--trace", "", `gen: --trace "": want the name of a file`},
 		{"--override-kv", "a=int:x", "gen: --override-kv a=int:x: want KEY=TYPE:VALUE with int, float, bool or str as TYPE and a VALUE of it"},
 		{"--lora-scaled", "f", "gen: --lora-scaled f: want FILE:SCALE"},
 		{"--lora-scaled", "f:nan", "gen: --lora-scaled f:nan: want FILE:SCALE with a finite number as SCALE"},
@@ -86,7 +122,7 @@ func TestBadCommandLines(t *testing.T) {
 	}{
 		{"-m x --tmep 1", "gen: --tmep: unknown flag; did you mean --temp? gen -h lists all flags"},
 		{"-m x --top_k 1", "gen: --top_k: unknown flag; did you mean --top-k? gen -h lists all flags"},
-		{"-m x --mirostat 2", "gen: --mirostat: unknown flag; gen -h lists all flags"},
+		{"-m x --backward 2", "gen: --backward: unknown flag; gen -h lists all flags"},
 		{"-m x -x", "gen: -x: unknown flag; gen -h lists all flags"},
 		{"-m x -n", "gen: -n: its value is missing"},
 		{"-p x", "gen: no model: give a GGUF file with -m FILE"},
@@ -135,7 +171,13 @@ func TestDefaultsAreThoseOfLlamaCpp(t *testing.T) {
 		"--cache-type-v": "f16", "--predict": "-1", "--keep": "0", "--context-shift": "off", "--escape": "on", "--color": "auto",
 		"--seed": "-1", "--temp": "0.8", "--top-k": "40", "--top-p": "0.95", "--min-p": "0.05", "--repeat-last-n": "64",
 		"--repeat-penalty": "1", "--presence-penalty": "0", "--frequency-penalty": "0",
-		"--samplers": "penalties;top_k;top_p;min_p;temperature",
+		"--dynatemp-range": "0", "--dynatemp-exp": "1", "--top-nsigma": "-1", "--typical": "1", "--xtc-probability": "0", "--xtc-threshold": "0.1",
+		"--adaptive-target": "-1", "--adaptive-decay": "0.9", "--mirostat": "0", "--mirostat-lr": "0.1", "--mirostat-ent": "5",
+		"--dry-multiplier": "0", "--dry-base": "1.75", "--dry-allowed-length": "2", "--dry-penalty-last-n": "64", "--dry-sequence-breaker": `"\n",":","\"","*"`,
+		// What llama.cpp does not have is off.
+		"--top-k-frac": "0", "--top-a": "0", "--top-a-power": "2", "--epsilon-cutoff": "0", "--eta-cutoff": "0", "--tfs": "1",
+		"--no-repeat-ngram": "0", "--min-tokens": "0", "--suppress": "", "--penalty-exempt": "", "--xtc-exempt": "", "--penalty-prompt": "on", "--draw": "gumbel",
+		"--samplers": "penalties;dry;top_n_sigma;top_k;typ_p;epsilon;eta;tfs;top_a;top_p;min_p;xtc;temperature;adaptive_p",
 	} {
 		assert.Equal(t, want, o.find(name).get(), name)
 	}
@@ -290,6 +332,68 @@ func TestIdleFlags(t *testing.T) {
 			"--top-p 0.3 has no effect without top_p among the samplers",
 			"--temp 0.5 has no effect without temperature among the samplers",
 		}},
+		{"--samplers top_k;temp --top-a 0.1 --top-a-power 1 --dry-multiplier 1 --dry-base 2 --xtc-threshold 0.2 --min-tokens 3 --no-repeat-ngram 2", []string{
+			"--dry-multiplier 1 has no effect without dry among the samplers",
+			"--dry-base 2 has no effect without dry among the samplers",
+			"--top-a 0.1 has no effect without top_a among the samplers",
+			"--top-a-power 1 has no effect without top_a among the samplers",
+			"--xtc-threshold 0.2 has no effect without xtc among the samplers",
+		}},
+		{"--dry-base 2 --dry-sequence-breaker x --top-a-power 3 --xtc-exempt 5 --adaptive-decay 0.5 --dynatemp-exp 2 --mirostat-lr 0.2 --mirostat-ent 4 --penalty-exempt 3 --penalty-prompt off", []string{
+			"--penalty-exempt 3 has no effect while all penalties are off",
+			"--penalty-prompt off has no effect while all penalties are off",
+			"--dry-base 2 has no effect without --dry-multiplier",
+			"--dry-sequence-breaker \"x\" has no effect without --dry-multiplier",
+			"--top-a-power 3 has no effect without --top-a",
+			"--xtc-exempt 5 has no effect without --xtc-probability",
+			"--adaptive-decay 0.5 has no effect without --adaptive-target",
+			"--dynatemp-exp 2 has no effect without --dynatemp-range",
+			"--mirostat-lr 0.2 has no effect without --mirostat",
+			"--mirostat-ent 4 has no effect without --mirostat",
+		}},
+		{"--mirostat 2 --mirostat-lr 0.2 --mirostat-ent 4 --temp 0.9 --min-tokens 2 -l 5+1 --suppress 4 -s 3 --draw inverse", nil},
+		{"--mirostat 1 --top-k 5 --top-p 1 --dry-multiplier 1 --dry-base 2 --repeat-penalty 1.1 --repeat-last-n 5 --adaptive-target 0.3 --dynatemp-range 0.5 --dynatemp-exp 2 --sampler-seq kt", []string{
+			"--repeat-penalty 1.1 has no effect with --mirostat 1",
+			"--repeat-last-n 5 has no effect with --mirostat 1",
+			"--dry-multiplier 1 has no effect with --mirostat 1",
+			"--dry-base 2 has no effect with --mirostat 1",
+			"--top-k 5 has no effect with --mirostat 1",
+			"--adaptive-target 0.3 has no effect with --mirostat 1",
+			"--samplers top_k;temperature has no effect with --mirostat 1",
+			"--dynatemp-exp 2 has no effect with --mirostat 1",
+			"--dynatemp-range 0.5 has no effect with --mirostat 1",
+		}},
+		{"--temp 0 --mirostat 2 --mirostat-lr 0.2", []string{
+			"--mirostat 2 has no effect at temperature 0, which takes the most likely token",
+			"--mirostat-lr 0.2 has no effect at temperature 0, which takes the most likely token",
+		}},
+		{"--temp 0 --adaptive-target 0.5 --adaptive-decay 0.5 --draw inverse", []string{
+			"--adaptive-target 0.5 has no effect at temperature 0, which takes the most likely token",
+			"--adaptive-decay 0.5 has no effect at temperature 0, which takes the most likely token",
+			"--draw inverse has no effect at temperature 0, which draws nothing",
+		}},
+		// XTC and typical-p may remove the most likely token, and what comes
+		// before them decides which tokens these look at.
+		{"--temp 0 --xtc-probability 0.5 --top-k 5 -s 3 --draw mt19937", nil},
+		{"--temp 0 --typical 0.5 --top-k 5 --top-p 0.5 -s 3", []string{
+			"--top-p 0.5 has no effect at temperature 0, which takes the most likely token",
+			"-s 3 has no effect at temperature 0, which draws nothing",
+		}},
+		{"--temp 0 --xtc-probability 0.5 --samplers temperature;xtc;penalties --repeat-penalty 2", []string{
+			"--repeat-penalty 2 has no effect at temperature 0, which takes the most likely token",
+			"--xtc-probability 0.5 has no effect at temperature 0, which takes the most likely token",
+		}},
+		{"--temp 0 --samplers top_k;penalties;temperature --top-k 5 --repeat-penalty 2", nil},
+		{"--temp 0 --dynatemp-range 1 --top-k 5 -s 3", nil},
+		{"--xtc-probability 0.5 --xtc-threshold 0.6 --xtc-exempt 3", []string{
+			"--xtc-probability 0.5 has no effect with an XTC threshold above 0.5, which no two tokens reach",
+			"--xtc-exempt 3 has no effect with an XTC threshold above 0.5, which no two tokens reach",
+		}},
+		{"--dry-multiplier 1 --dry-penalty-last-n 0", []string{"--dry-multiplier 1 has no effect with --dry-penalty-last-n 0"}},
+		{"--top-k 5 --top-k-frac 0.1", []string{"--top-k 5 has no effect with --top-k-frac"}},
+		{"--top-k -1 --top-nsigma 0 --adaptive-target -3 --typical 1 --tfs 1 --temp 0", nil},
+		{"--min-tokens 5 --ignore-eos", []string{"--min-tokens 5 has no effect with --ignore-eos"}},
+		{"--draw mt19937 -s 4294967298", []string{"--draw mt19937 uses the low 32 bits of the seed: 2"}},
 		{"--repeat-last-n 0 --repeat-penalty 1.1", []string{"--repeat-penalty 1.1 has no effect with --repeat-last-n 0"}},
 		{"--repeat-last-n 32", []string{"--repeat-last-n 32 has no effect while all penalties are off"}},
 		{"--repeat-last-n 32 --presence-penalty 0.5", nil},
@@ -299,21 +403,29 @@ func TestIdleFlags(t *testing.T) {
 			"--color on has no effect without --display-prompt",
 		}},
 		{"--json --logprobs 3 --display-prompt", []string{"--display-prompt has no effect with --json"}},
+		{"-n 0 --top-k 5 -s 3 --mirostat 2 --trace f --logprobs 3 --json", []string{
+			"-s 3 has no effect with -n 0", "--top-k 5 has no effect with -n 0", "--mirostat 2 has no effect with -n 0",
+			"--logprobs 3 has no effect with -n 0", "--trace f has no effect with -n 0",
+		}},
 		{"-n 0 -r x --ignore-eos", []string{"-r \"x\" has no effect with -n 0", "--ignore-eos has no effect with -n 0"}},
 		{"--swa-full", []string{"--swa-full has no effect with this model, which has no sliding window"}},
 		{"--log-disable -v --log-file f", []string{"-v has no effect with --log-disable", "--log-file f has no effect with --log-disable"}},
 		{"--display-prompt --color on --temp 1 --top-k 0", nil},
 	} {
 		o := parse(t, strings.Fields(c.args)...)
-		o.noteIdleSampling()
+		o.noteIdleSampling(2)
 		o.noteIdleFlags(0)
 		assert.Equal(t, c.want, o.notices, c.args)
 	}
 
 	t.Setenv("LLAMA_ARG_TOP_K", "5")
 	o := parse(t, "--temp", "0")
-	o.noteIdleSampling()
+	o.noteIdleSampling(2)
 	assert.Empty(t, o.notices, "only what the command line asks for")
+
+	o = parse(t, "--min-tokens", "5")
+	o.noteIdleSampling(0)
+	assert.Equal(t, []string{"--min-tokens 5 has no effect with this model, which has no end token"}, o.notices)
 }
 
 func TestHelp(t *testing.T) {

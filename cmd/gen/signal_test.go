@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -123,6 +124,11 @@ func TestInterruptedInPrefill(t *testing.T) {
 	_, _, generated, finish, _ := stats(t, r)
 	assert.Equal(t, "0", generated)
 	assert.Equal(t, "interrupted", finish)
+	m := regexp.MustCompile(`prompt: (\d+) tokens \((\d+) evaluated\), ([0-9.]+) tokens/s`).FindStringSubmatch(r.stderr)
+	require.NotNil(t, m, r.stderr)
+	assert.Less(t, atoi(t, m[2]), atoi(t, m[1]))
+	assert.Zero(t, atoi(t, m[2])%512, "whole evaluations")
+	assert.Equal(t, m[2] == "0", m[3] == "0.0", "the rate is that of what was evaluated")
 }
 
 // TestInterruptedWhileLoading sends the signal before llama.cpp reads the
