@@ -45,6 +45,9 @@
 // adaptive-p stand behind all of them. [Guide] and [Contrast] make one row of
 // several before the chain.
 //
+// [Sampler.PickDist] picks a token and gives the distribution that it was drawn
+// from, [Sampler.Trace] says what every filter of the chain left.
+//
 // # Rules that hold everywhere
 //
 //   - Of two tokens the one with the higher logit comes first, of equals the

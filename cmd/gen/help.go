@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/sortes-llm/sortes/sampler"
 )
@@ -90,6 +93,14 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
+// oneLine quotes a text that holds more than printable characters.
+func oneLine(text string) string {
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
 // writeExplanation lists the settings and where each comes from, and the chain
 // that follows from them.
 func (o *options) writeExplanation(w io.Writer, c sampler.Config) error {
@@ -109,7 +120,7 @@ func (o *options) writeExplanation(w io.Writer, c sampler.Config) error {
 		if value == "" {
 			value = "-"
 		} else {
-			value = abridged(printable(value), 60)
+			value = abridged(oneLine(value), 60)
 		}
 		fmt.Fprintf(w, "%-22s %-40s %s\n", s.name(), value, from)
 	}

@@ -322,7 +322,8 @@ func TestExplain(t *testing.T) {
 	}
 	assert.Contains(t, r.stderr, "\nthe filters that run: top_k(11) -> top_p(0.75) -> min_p(0.25) -> temperature(0.5) -> draw\n")
 
-	r = gen(t, "-m", model, "-p", "x", "-n", "1", "--explain", "--mirostat", "2", "--draw", "inverse", "--dry-sequence-breaker", "none", "--suppress", "5")
+	r = gen(t, "-m", model, "-p", "x", "-n", "1", "--explain", "--mirostat", "2", "--draw", "inverse", "--dry-sequence-breaker", `\n"`, "--suppress", "5")
+	assert.Regexp(t, `(?m)^--dry-sequence-breaker "\\\\n\\"" +flag$`, r.stderr, "as it was typed, quoted once")
 	assert.Contains(t, r.stderr, "\nthe filters that run: logit_bias(tokens: 1) -> temperature(0.5) -> mirostat(version 2, tau 5, eta 0.1) -> draw(inverse)\n")
 }
 
