@@ -19,6 +19,7 @@ const (
 	StreamAccept   Stream = 1 // testing whether a drafted token is accepted
 	StreamResidual Stream = 2 // drawing a token in place of a rejected one
 	StreamXTC      Stream = 3 // whether xtc acts at a position
+	StreamDraft    Stream = 4 // drawing a drafted token that a ratio test will judge
 )
 
 // Uniform returns a token's uniform number, strictly between 0 and 1.

@@ -30,6 +30,8 @@ func TestGoldenNoise(t *testing.T) {
 		{Draw{0, 0, StreamResidual}, 0, 0xb8573af1d0ccf2f7, 0.7200810280199227, 1.113548680093},
 		{Draw{42, 1000, StreamDraw}, 31999, 0xe8865722b4ae1076, 0.9082998714190399, 2.341526564762},
 		{Draw{0, 0, StreamXTC}, 0, 0x4fe15b7571695822, 0.3120324289060695, -0.152419030908},
+		{Draw{0, 0, StreamDraft}, 0, 0x77b8ddf169d4e470, 0.4676645960224338, 0.274431694183},
+		{Draw{0, 0, StreamDraft}, 3, 0x2102e90cac3de5d, 0.00805941615068606, -1.572963570446},
 		{Draw{math.MaxUint64, 131071, StreamResidual}, 128255, 0xff134f816a4f429f, 0.9963884058909659, 5.621797502279},
 	} {
 		assert.Equal(t, golden.bits, golden.at.key().bits(golden.token), "%v", golden.at)

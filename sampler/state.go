@@ -25,6 +25,15 @@ func (s *Sampler) Accept(token int32) {
 	}
 }
 
+// Stateful reports whether a step has a state, which Accept moves. Where none
+// has, one sampler serves for any point of a text.
+func (s *Sampler) Stateful() bool {
+	return slices.ContainsFunc(s.chain, func(step namedStep) bool {
+		_, ok := step.Step.(Stateful)
+		return ok
+	})
+}
+
 // cloneChain copies a chain with the state of its steps.
 func cloneChain(chain []namedStep) []namedStep {
 	chain = slices.Clone(chain)

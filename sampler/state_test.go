@@ -154,6 +154,18 @@ var stateful = []Config{
 	{Temperature: .9, TopK: 30, AdaptiveTarget: .4, AdaptiveDecay: .8},
 }
 
+func TestStateful(t *testing.T) {
+	for _, c := range stateful {
+		assert.True(t, mustNew(t, c).Stateful())
+	}
+	own := Default()
+	own.Steps = map[string]Step{"own": StepFunc(func(*Candidates, []int32) error { return nil })}
+	own.Order = append(DefaultOrder(), "own")
+	for _, c := range []Config{{}, Default(), own} {
+		assert.False(t, mustNew(t, c).Stateful())
+	}
+}
+
 // A clone that goes its own way, and the sampler it is from, both are as if
 // they had been alone from the start, whenever the clone is made. A token that
 // was refused or forced keeps the state sound.
