@@ -2,6 +2,7 @@ package speculative
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/sortes-llm/sortes/sampler"
 )
@@ -10,7 +11,14 @@ import (
 // one goroutine at a time.
 //
 // A draft only decides how many tokens one evaluation of the target yields,
-// never which: a Drafter may propose anything.
+// never which: with [Coupled] a Drafter may propose anything. With the other
+// rules so may one of certain proposals; one that draws from distributions
+// draws as [Rule.Draw] does.
+//
+// How many tokens it proposes may depend on the text, on tokens that it has
+// proposed, on what the model said of them and on the time. It must not leave
+// out a token because of what was drawn: a token once drawn is proposed, and
+// may be the last.
 type Drafter interface {
 	// Draft proposes at most n tokens, n at least 1, to follow t.History. None
 	// is a good answer. An error ends drafting for the text, not the text;
@@ -34,16 +42,40 @@ type Text struct {
 	History   []int32
 	PromptLen int // how many of them are the prompt
 
-	// Sampler is the text's own, in the state after History. A drafter that
-	// draws from it works on a Clone. Seed is the seed of its draws.
+	// Sampler is the text's own, in the state after History, and the same one
+	// until End. A drafter that draws from it works on a Clone. Seed is the
+	// seed of its draws.
 	Sampler *sampler.Sampler
 	Seed    uint64
 }
 
 // A Draft is a proposal: the tokens in order, and the distribution that each
 // was drawn from. No Dists means certain proposals, each with probability 1.
-// It belongs to the drafter, and is valid until the next call of Draft.
+// It belongs to the drafter, and is valid until the next call of Draft or End
+// for the slot.
 type Draft struct {
 	Tokens []int32
-	Dists  []sampler.Dist // nil, or one for each token
+	Dists  []sampler.Dist // none, or one for each token, which lists it
+}
+
+// check reports what no ratio test can judge.
+func (d Draft) check() error {
+	if len(d.Dists) != len(d.Tokens) {
+		return fmt.Errorf("speculative: %d drafted tokens come with %d distributions, want one for each or none", len(d.Tokens), len(d.Dists))
+	}
+	for i, x := range d.Tokens {
+		if !lists(&d.Dists[i], x) {
+			return fmt.Errorf("speculative: drafted token %d is %d, which its distribution does not list", i, x)
+		}
+	}
+	return nil
+}
+
+func lists(d *sampler.Dist, token int32) bool {
+	for i := range d.Len() {
+		if d.Token(i) == token {
+			return true
+		}
+	}
+	return false
 }
