@@ -1,0 +1,281 @@
+package speculative
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/sortes-llm/sortes/eval"
+	"github.com/sortes-llm/sortes/sampler"
+)
+
+// ModelOptions are the settings of a Model. The zero value is good for a draft
+// model with the target's vocabulary.
+type ModelOptions struct {
+	// Rule is the one that will judge the drafts.
+	Rule Rule
+
+	// Vocab is the number of tokens of the target, where the draft model has
+	// another (see [CheckVocab]). 0 means the same.
+	Vocab int
+
+	// MaxTokens bounds a draft. 0 is no bound.
+	MaxTokens int
+
+	// PMin ends a draft before a token where the draft model gives its most
+	// likely one less than that probability, filters and temperature aside. 0
+	// to 1; 0 is off.
+	PMin float64
+
+	// IsEnd, where not nil, reports whether a token ends a text. Nothing is
+	// proposed behind it.
+	IsEnd func(token int32) bool
+}
+
+// check reports what is wrong with the options for a model of these limits.
+func (o ModelOptions) check(l eval.Limits) error {
+	switch {
+	case min(l.Vocab, l.Sequences, l.Context, l.Batch, l.Outputs) < 1:
+		return fmt.Errorf("speculative: the limits of the draft model are %+v: all must be at least 1", l)
+	case o.Vocab < 0:
+		return fmt.Errorf("speculative: Vocab is %d, want a number of tokens, or 0 for that of the draft model", o.Vocab)
+	case o.MaxTokens < 0:
+		return fmt.Errorf("speculative: MaxTokens is %d, want 1 or more, or 0 for no bound", o.MaxTokens)
+	case !(o.PMin >= 0 && o.PMin <= 1):
+		return fmt.Errorf("speculative: PMin is %v, want 0 to 1", o.PMin)
+	}
+	return o.Rule.check()
+}
+
+// A Model is a Drafter: a small model that draws what it proposes through the
+// text's own sampler. It has a sequence for each slot, in which it evaluates
+// each token once: what is rejected is dropped, the rest stays for the next
+// round, and for the next text of the slot as far as it begins alike.
+//
+// It has no draft, and no error, where its context or its cache has no room. A
+// text with a token that the draft model does not have is an error. Where the
+// memory of the draft model cannot drop the end of a sequence
+// ([eval.ErrNoRollback]), the text is read anew once, and from then on drafts
+// have one token, behind which there is nothing to drop.
+type Model struct {
+	model   eval.Evaluator
+	options ModelOptions
+	limits  eval.Limits
+	single  bool // no rollback
+	slots   []modelSlot
+	rows    []eval.Row
+	padded  []float32 // a row of the draft model as long as the target's
+	top     []sampler.TokenLogProb
+}
+
+// A modelSlot is what a Model knows of the text in a slot.
+type modelSlot struct {
+	live    bool
+	text    []int32 // the history and what was drafted behind it
+	fed     int     // how many of its tokens the sequence holds
+	sampler *sampler.Sampler
+	of      *sampler.Sampler // what sampler is a clone of
+	dists   []sampler.Dist
+	failed  error // for the next Draft to return
+}
+
+var _ Drafter = (*Model)(nil)
+
+// NewModel returns a drafter that uses an evaluator of its own. It needs a
+// sequence for each slot.
+func NewModel(m eval.Evaluator, o ModelOptions) (*Model, error) {
+	l := m.Limits()
+	if err := o.check(l); err != nil {
+		return nil, err
+	}
+	d := &Model{model: m, options: o, limits: l, slots: make([]modelSlot, l.Sequences)}
+	if o.Vocab > l.Vocab {
+		d.padded = make([]float32, o.Vocab)
+		for i := l.Vocab; i < o.Vocab; i++ {
+			d.padded[i] = float32(math.Inf(-1))
+		}
+	}
+	return d, nil
+}
+
+// Draft implements Drafter. It evaluates what is new in the history, in batches
+// as large as the model takes, and then one token after the other. A done ctx
+// interrupts it. Another error behind the first token of a draft lets the draft
+// stand, and is returned by the next call for the slot.
+func (m *Model) Draft(ctx context.Context, t Text, n int) (Draft, error) {
+	if t.Slot < 0 || t.Slot >= len(m.slots) {
+		return Draft{}, fmt.Errorf("speculative: slot %d, where the draft model has %d sequences", t.Slot, len(m.slots))
+	}
+	s := &m.slots[t.Slot]
+	s.live = true
+	if err := s.failed; err != nil {
+		s.failed = nil
+		return Draft{}, err
+	}
+	start := len(t.History)
+	if n = m.bound(start, n); n <= 0 || start == 0 {
+		return Draft{}, nil
+	}
+	if err := m.follow(t.Slot, t.History); err != nil {
+		return Draft{}, fmt.Errorf("speculative: draft model: %w", err)
+	}
+	if m.single {
+		n = 1
+	}
+	err := m.extend(ctx, t, n)
+	tokens := s.text[start:len(s.text):len(s.text)]
+	if err != nil && !errors.Is(err, eval.ErrNoSlot) {
+		err = fmt.Errorf("speculative: draft model: %w", err)
+		if ctx.Err() != nil || len(tokens) == 0 {
+			return Draft{}, err
+		}
+		s.failed = err
+	}
+	d := Draft{Tokens: tokens}
+	if m.options.Rule != Coupled {
+		d.Dists = s.dists[:len(tokens)]
+	}
+	return d, nil
+}
+
+// bound returns how many tokens a draft may have behind a history. The last of
+// them is not evaluated.
+func (m *Model) bound(history, n int) int {
+	if m.options.MaxTokens > 0 {
+		n = min(n, m.options.MaxTokens)
+	}
+	return min(n, m.limits.Context-history+1)
+}
+
+// End implements Drafter. What the sequence holds stays, until the room is
+// needed.
+func (m *Model) End(slot int) {
+	if slot >= 0 && slot < len(m.slots) {
+		s := &m.slots[slot]
+		s.live, s.sampler, s.of, s.failed = false, nil, nil, nil
+	}
+}
+
+// follow makes a slot's text the history, and drops what its sequence holds
+// beyond. The last token is always left to evaluate: its logits are not kept.
+func (m *Model) follow(slot int, history []int32) error {
+	s := &m.slots[slot]
+	held := m.model.Len(slot)
+	s.fed = min(s.fed, held) // an evaluator that cannot restore a sequence empties it
+	keep := 0
+	for keep < min(s.fed, len(history)-1) && s.text[keep] == history[keep] {
+		keep++
+	}
+	if keep < held {
+		err := m.model.Truncate(slot, keep)
+		if errors.Is(err, eval.ErrNoRollback) {
+			m.single = true
+		}
+		if err != nil {
+			keep = 0
+			if err := m.model.Truncate(slot, 0); err != nil {
+				return err
+			}
+		}
+	}
+	s.text = append(s.text[:keep], history[keep:]...)
+	s.fed = keep
+	return nil
+}
+
+// extend drafts up to n tokens behind a slot's text.
+func (m *Model) extend(ctx context.Context, t Text, n int) error {
+	s := &m.slots[t.Slot]
+	start := len(s.text)
+	stateful := t.Sampler.Stateful()
+	if s.of != t.Sampler || stateful {
+		s.sampler, s.of = t.Sampler.Clone(), t.Sampler
+	}
+	for len(s.dists) < n && m.options.Rule != Coupled {
+		s.dists = append(s.dists, sampler.Dist{})
+	}
+	for i := range n {
+		logits, err := m.read(ctx, t.Slot)
+		if err != nil {
+			return err
+		}
+		if m.doubtful(logits) {
+			return nil
+		}
+		var q *sampler.Dist
+		if m.options.Rule != Coupled {
+			q = &s.dists[i]
+		}
+		x, err := m.options.Rule.Draw(q, s.sampler, logits, s.text, t.Seed, start)
+		if err != nil {
+			return err
+		}
+		s.text = append(s.text, x)
+		if m.options.IsEnd != nil && m.options.IsEnd(x) {
+			return nil
+		}
+		if stateful {
+			s.sampler.Accept(x)
+		}
+	}
+	return nil
+}
+
+// doubtful reports whether no token is as likely as PMin.
+func (m *Model) doubtful(logits []float32) bool {
+	if m.options.PMin == 0 {
+		return false
+	}
+	m.top = sampler.TopLogProbs(m.top[:0], logits, 1)
+	return len(m.top) > 0 && math.Exp(m.top[0].LogProb) < m.options.PMin // without one, the draw says why
+}
+
+// read evaluates what is left of a slot's text, at least one token, and returns
+// the logits that follow, one for each token of the target.
+func (m *Model) read(ctx context.Context, slot int) ([]float32, error) {
+	s := &m.slots[slot]
+	for s.fed < len(s.text) {
+		m.rows = m.rows[:0]
+		for _, x := range s.text[s.fed:min(s.fed+m.limits.Batch, len(s.text))] {
+			m.rows = append(m.rows, eval.Row{Token: x, Seq: slot})
+		}
+		last := s.fed+len(m.rows) == len(s.text)
+		m.rows[len(m.rows)-1].Output = last
+		err := m.model.Eval(ctx, m.rows)
+		if errors.Is(err, eval.ErrNoSlot) && m.dropIdle() {
+			continue
+		}
+		if err != nil {
+			s.fed = min(s.fed, m.model.Len(slot))
+			return nil, err
+		}
+		s.fed += len(m.rows)
+	}
+	return m.fit(m.model.Logits(len(m.rows) - 1)), nil
+}
+
+// fit makes a row of the draft model one of the target: tokens that only the
+// draft model has are left out, those that it does not have are banned.
+func (m *Model) fit(row []float32) []float32 {
+	switch {
+	case m.padded != nil:
+		copy(m.padded, row)
+		return m.padded
+	case m.options.Vocab > 0:
+		return row[:m.options.Vocab]
+	}
+	return row
+}
+
+// dropIdle empties the sequences of texts that are over, and reports whether
+// there was anything in them.
+func (m *Model) dropIdle() bool {
+	dropped := false
+	for i := range m.slots {
+		if s := &m.slots[i]; !s.live && m.model.Len(i) > 0 && m.model.Truncate(i, 0) == nil {
+			s.fed, dropped = 0, true
+		}
+	}
+	return dropped
+}
