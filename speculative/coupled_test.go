@@ -74,7 +74,7 @@ func TestCoupledIsThePlainText(t *testing.T) {
 // near the most that is possible, and drafters get it by drawing as told.
 func TestCoupledAgreement(t *testing.T) {
 	t.Parallel()
-	const n = 100000
+	n := draws(100000)
 	for seed := range uint64(6) {
 		p, q := randomLogits(seed, 8, 1), randomLogits(seed+10, 8, 1)
 		s, err := sampler.New(drawing)
@@ -107,7 +107,7 @@ func TestCoupledAgreement(t *testing.T) {
 				agreed++
 			}
 		}
-		z := (float64(agreed) - want*n) / math.Sqrt(want*(1-want)*n)
+		z := (float64(agreed) - want*float64(n)) / math.Sqrt(want*(1-want)*float64(n))
 		assert.Less(t, math.Abs(z), 4.0, "%d of %d agree, want %v", agreed, n, want)
 	}
 }

@@ -36,9 +36,10 @@
 //
 // where d is the distance of p and q in total variation, and 1 - d the most
 // that any rule reaches for one token. It needs no distribution, only draws,
-// which filters make cheap. Block gets furthest of the three where drafts are
-// drawn at a high temperature, and sorts a list for every position. Token is
-// the textbook rule. At temperature 0 a distribution has one token, and all
+// which are cheap. Block gets furthest of the three where drafts are drawn at a
+// high temperature, and sorts what the filters leave for every position, of
+// draft and target: without filters that is the vocabulary. Token is the
+// textbook rule. At temperature 0 a distribution has one token, and all
 // rules are the comparison with it.
 //
 // A certain proposal, of a drafter that does not draw, is judged by comparison

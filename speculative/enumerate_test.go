@@ -128,7 +128,7 @@ func chained(c sampler.Config, logits func(prefix []int32) []float32) language {
 	})
 }
 
-// random returns logits that follow from seed and prefix, about a third of them
+// randomLogits returns logits that follow from seed and prefix, about a third of them
 // banned.
 func randomLogits(seed uint64, vocab int, spread float64) func(prefix []int32) []float32 {
 	return func(prefix []int32) []float32 {
@@ -318,4 +318,12 @@ func (g *game) distance(t *testing.T) float64 {
 		tv += p / 2
 	}
 	return tv
+}
+
+// draws is how much the long tests do: a tenth under the race detector.
+func draws(n int) int {
+	if raceDetector {
+		return n / 10
+	}
+	return n
 }

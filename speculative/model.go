@@ -73,7 +73,7 @@ type Model struct {
 type modelSlot struct {
 	live    bool
 	text    []int32 // the history and what was drafted behind it
-	fed     int     // how many of its tokens the sequence holds
+	fed     int     // how many of its tokens the sequence held last
 	sampler *sampler.Sampler
 	of      *sampler.Sampler // what sampler is a clone of
 	dists   []sampler.Dist
@@ -162,7 +162,7 @@ func (m *Model) End(slot int) {
 func (m *Model) follow(slot int, history []int32) error {
 	s := &m.slots[slot]
 	held := m.model.Len(slot)
-	s.fed = min(s.fed, held) // an evaluator that cannot restore a sequence empties it
+	s.fed = min(s.fed, held) // dropped, or lost in a failed Eval
 	keep := 0
 	for keep < min(s.fed, len(history)-1) && s.text[keep] == history[keep] {
 		keep++
@@ -192,9 +192,6 @@ func (m *Model) extend(ctx context.Context, t Text, n int) error {
 	if s.of != t.Sampler || stateful {
 		s.sampler, s.of = t.Sampler.Clone(), t.Sampler
 	}
-	for len(s.dists) < n && m.options.Rule != Coupled {
-		s.dists = append(s.dists, sampler.Dist{})
-	}
 	for i := range n {
 		logits, err := m.read(ctx, t.Slot)
 		if err != nil {
@@ -205,6 +202,9 @@ func (m *Model) extend(ctx context.Context, t Text, n int) error {
 		}
 		var q *sampler.Dist
 		if m.options.Rule != Coupled {
+			if i == len(s.dists) {
+				s.dists = append(s.dists, sampler.Dist{})
+			}
 			q = &s.dists[i]
 		}
 		x, err := m.options.Rule.Draw(q, s.sampler, logits, s.text, t.Seed, start)
@@ -247,7 +247,6 @@ func (m *Model) read(ctx context.Context, slot int) ([]float32, error) {
 			continue
 		}
 		if err != nil {
-			s.fed = min(s.fed, m.model.Len(slot))
 			return nil, err
 		}
 		s.fed += len(m.rows)
@@ -273,8 +272,8 @@ func (m *Model) fit(row []float32) []float32 {
 func (m *Model) dropIdle() bool {
 	dropped := false
 	for i := range m.slots {
-		if s := &m.slots[i]; !s.live && m.model.Len(i) > 0 && m.model.Truncate(i, 0) == nil {
-			s.fed, dropped = 0, true
+		if !m.slots[i].live && m.model.Len(i) > 0 && m.model.Truncate(i, 0) == nil {
+			dropped = true
 		}
 	}
 	return dropped

@@ -42,7 +42,7 @@ func agrees(t *testing.T, m *tablemodel.Model, d *Model) func(Draft, int) {
 	return func(Draft, int) {
 		for slot := range d.slots {
 			s := &d.slots[slot]
-			require.Equal(t, m.Tokens(slot), append([]int32{}, s.text[:s.fed]...), "slot %d", slot)
+			require.Equal(t, m.Tokens(slot), append([]int32{}, s.text[:min(s.fed, m.Len(slot))]...), "slot %d", slot)
 		}
 	}
 }
@@ -82,9 +82,18 @@ func TestModelKeepsTheText(t *testing.T) {
 func TestModelEvaluatesOnce(t *testing.T) {
 	target := tablemodel.Hashed(1)
 	a := author{vocab: 30, logits: target, config: sampler.Default(), prompt: modelPrompt, seed: 4, n: 3}
-	m := tablemodel.New(tablemodel.Config{Vocab: 30, Logits: target, Batch: 4})
+	outputs := 0
+	m := tablemodel.New(tablemodel.Config{Vocab: 30, Logits: target, Batch: 4, OnEval: func(_ context.Context, _ int, rows []eval.Row) error {
+		for _, r := range rows {
+			if r.Output {
+				outputs++
+			}
+		}
+		return nil
+	}})
 	a.drafter = newModel(t, m, ModelOptions{})
 	a.write(t, 12) // 3 rounds of 4
+	assert.Equal(t, 9, outputs, "a row of logits for each drafted token")
 	// The prompt of 10 in 4, 4 and 2 with the first draft behind it, then 2
 	// drafts; then the last draft and the token of the target, and 2 drafts.
 	assert.Equal(t, []int{4, 4, 2, 1, 1, 2, 1, 1, 2, 1, 1}, m.Counters().Batches)
@@ -240,6 +249,7 @@ func TestModelContextFull(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Len(t, draft.Tokens, n)
 	}
+	assert.Len(t, m.Counters().Batches, m.Counters().Evals, "none failed")
 }
 
 // Without room in the cache there is no draft, once what ended texts left there
@@ -424,7 +434,7 @@ func TestModelStops(t *testing.T) {
 func TestModelVocabularies(t *testing.T) {
 	highest := func(dst []float32, prefix []int32) { // token n is likelier than n-1
 		for i := range dst {
-			dst[i] = float32(i) / 2
+			dst[i] = float32(i)/2 - 100
 		}
 	}
 	s, err := sampler.New(sampler.Config{LogitBias: map[int32]float64{39: -.25}, Suppress: []int32{38}})
@@ -434,11 +444,16 @@ func TestModelVocabularies(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []int32{39, 39, 39}, draft.Tokens)
 
-	d = newModel(t, tablemodel.New(tablemodel.Config{Vocab: 20, Logits: highest}), ModelOptions{Vocab: 40})
+	seven := func(dst []float32, prefix []int32) {
+		for i := range dst {
+			dst[i] = -100 - float32((i-7)*(i-7))
+		}
+	}
+	d = newModel(t, tablemodel.New(tablemodel.Config{Vocab: 20, Logits: seven}), ModelOptions{Vocab: 40})
 	for range 2 {
 		draft, err = d.Draft(t.Context(), Text{History: []int32{1}, Sampler: s}, 3)
 		require.NoError(t, err)
-		assert.Equal(t, []int32{19, 19, 19}, draft.Tokens)
+		assert.Equal(t, []int32{7, 7, 7}, draft.Tokens)
 	}
 	_, err = d.Draft(t.Context(), Text{History: []int32{1, 25}, Sampler: s}, 3)
 	assert.ErrorIs(t, err, eval.ErrToken)

@@ -85,7 +85,7 @@ func TestTraversalKeepsTheDistribution(t *testing.T) {
 			{shape{2}, 4, 2, 1, 30}, {shape{3}, 4, 2, 1, 20}, {shape{4}, 3, 2, 1, 10}, {shape{2, 1}, 3, 3, 1, 30}, {shape{2, 2}, 3, 3, 1, 8}, {shape{1, 2}, 3, 3, 1, 20},
 			{shape{1, 1}, 3, 3, 0, 8}, {shape{2, 1}, 2, 4, 0, 6}, {shape{2}, 3, 3, 0, 10},
 		} {
-			for seed := range uint64(test.tables) {
+			for seed := range uint64(max(1, draws(test.tables))) {
 				g := game{
 					p: chained(drawing, randomLogits(2*seed, test.vocab, 1.5)), q: chained(drawing, randomLogits(2*seed+1, test.vocab, 1.5)),
 					tokens: test.tokens, rounds: test.rounds, play: playTrees(test.shape, replacement, &deep),
@@ -292,4 +292,27 @@ func TestBadTrees(t *testing.T) {
 	assert.Error(t, err)
 	var empty Tree
 	assert.Equal(t, Root, empty.Draw(Root, &sampler.Dist{}, 1, 1), "nothing to draw")
+}
+
+func TestTraversalDoesNotAllocate(t *testing.T) {
+	p, q := *dist(.4, .3, .2, .1), *dist(.1, .2, .3, .4)
+	tree := Tree{Replacement: true}
+	for range 2 {
+		child := tree.Draw(Root, &q, 1, 0)
+		for range 2 {
+			tree.Draw(child, &q, 1, 0)
+		}
+	}
+	target := []sampler.Dist{p, p, p, p, p, p, p}
+	var v Verifier
+	seed := uint64(0)
+	round := func() {
+		_, _, err := v.Traverse(target, &tree, sampler.Draw{Seed: seed})
+		require.NoError(t, err)
+		seed++
+	}
+	for range 50 {
+		round()
+	}
+	assert.Zero(t, testing.AllocsPerRun(100, round))
 }

@@ -27,7 +27,7 @@ func TestRatioRulesKeepTheDistribution(t *testing.T) {
 		for _, shape := range []struct{ vocab, n, tokens, rounds, tables int }{
 			{3, 1, 2, 1, 40}, {3, 2, 3, 1, 40}, {4, 3, 4, 1, 12}, {3, 2, 4, 0, 8}, {3, 1, 3, 0, 20},
 		} {
-			for seed := range uint64(shape.tables) {
+			for seed := range uint64(max(1, draws(shape.tables))) {
 				g := game{
 					p: chained(drawing, randomLogits(2*seed, shape.vocab, 1.5)), q: chained(drawing, randomLogits(2*seed+1, shape.vocab, 1.5)),
 					n: shape.n, tokens: shape.tokens, rounds: shape.rounds, verify: production(rule),
@@ -191,6 +191,12 @@ func TestNumbersOfARoundUsedAgain(t *testing.T) {
 	for name, rekey := range map[string]func(key) key{
 		"drafts": again(sampler.StreamDraft, 0),
 		"tests":  again(sampler.StreamAccept, 1),
+		"drafts, with the noise of the target": func(k key) key {
+			if k.at.Stream == sampler.StreamDraft {
+				return key{sampler.Draw{Pos: k.at.Pos + int(k.n), Stream: sampler.StreamDraw}, 0}
+			}
+			return k
+		},
 	} {
 		block, token := 0.0, 0.0
 		for seed := range uint64(10) {

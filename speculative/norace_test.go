@@ -1,0 +1,5 @@
+//go:build !race
+
+package speculative
+
+const raceDetector = false
