@@ -76,6 +76,31 @@ func ExampleStep() {
 	// token 3: 0.269
 }
 
+// A trace says what each filter left.
+func ExampleSampler_Trace() {
+	s, err := sampler.New(sampler.Config{TopK: 4, TopP: 0.8, Temperature: 0.5})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	trace := sampler.Trace{Top: 1}
+	s.Trace(&trace)
+	if _, err := s.Pick([]float32{2, 1, 0.5, 0, -1, -3}, nil, sampler.Draw{Seed: 3}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, step := range trace.Steps {
+		fmt.Printf("%s: %d candidates, the first with %.3f\n", step.Name, step.Count, step.Top[0].Prob)
+	}
+	fmt.Printf("token %d of probability %.3f\n", trace.Token, trace.Prob)
+	// Output:
+	// logits: 6 candidates, the first with 0.561
+	// top_k: 4 candidates, the first with 0.579
+	// top_p: 3 candidates, the first with 0.629
+	// temperature: 3 candidates, the first with 0.844
+	// token 0 of probability 0.844
+}
+
 // With mirostat a sampler belongs to one sequence and hears of its tokens.
 func ExampleSampler_Accept() {
 	s, err := sampler.New(sampler.Config{Temperature: 1, Mirostat: 2, MirostatTau: 1, MirostatEta: 1})

@@ -57,5 +57,9 @@ func (f xtc) Apply(c *Candidates, _ []int32) error {
 }
 
 func (f xtc) String() string {
-	return fmt.Sprintf("probability %v, threshold %v", f.probability, f.threshold)
+	text := fmt.Sprintf("probability %v, threshold %v", f.probability, f.threshold)
+	if len(f.exempt) > 0 {
+		text += fmt.Sprintf(", exempt tokens: %d", len(f.exempt))
+	}
+	return text
 }

@@ -292,6 +292,10 @@ func TestTrace(t *testing.T) {
 
 	r := gen(t, "-m", tiny, "-p", "the", "-n", "5", "--trace", "/")
 	assert.Equal(t, result{exitFailure, "", "gen: trace /: is a directory\n"}, r)
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(tiny, link))
+	r = gen(t, "-m", tiny, "-p", "the", "-n", "5", "--trace", link)
+	assert.Equal(t, result{exitUsage, "", "gen: --trace " + link + ": it would overwrite " + tiny + "\n"}, r)
 	r = gen(t, "-m", tiny, "-p", "the", "-n", "5", "--trace", "/dev/full")
 	assert.Equal(t, exitFailure, r.status)
 	assert.NotEmpty(t, r.stdout, "the text is written")
@@ -300,16 +304,23 @@ func TestTrace(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	t.Setenv("LLAMA_ARG_MIN_P", "0.25")
-	model := withMetadata(t, gguf.NewKV("general.sampling.top_k", int32(11)), gguf.NewKV("general.sampling.temp", float32(0.5)))
+	model := withMetadata(t, gguf.NewKV("general.sampling.top_k", int32(11)), gguf.NewKV("general.sampling.temp", float32(0.5)),
+		gguf.NewKV("general.sampling.min_p", float32(0.75)), gguf.NewKV("general.sampling.top_p", float32(0.5)),
+		gguf.NewKV("general.sampling.mirostat_tau", float32(3)), gguf.NewKV("general.sampling.xtc_threshold", float32(0.25)))
 	r := gen(t, "-m", model, "-p", "two\nlines", "-n", "1", "--top-p", "0.75", "--explain", "--temp", "0.5")
 	require.Equal(t, exitDone, r.status)
 	for name, want := range map[string]string{
-		"--top-p":    "0.75 flag",
-		"--min-p":    "0.25 environment, LLAMA_ARG_MIN_P",
-		"--top-k":    "11 model, general.sampling.top_k",
-		"--temp":     "0.5 flag",
-		"--ctx-size": "2048 default (0: from the model)",
-		"--prompt":   `"two\nlines" flag`,
+		"--top-p": "0.75 flag",
+		"--min-p": "0.25 environment, LLAMA_ARG_MIN_P",
+		"--top-k": "11 model, general.sampling.top_k",
+		"--temp":  "0.5 flag",
+
+		"--mirostat-ent":   "3 model, general.sampling.mirostat_tau",
+		"--mirostat-lr":    "0.1 default",
+		"--xtc-threshold":  "0.25 model, general.sampling.xtc_threshold",
+		"--dry-multiplier": "0 default",
+		"--ctx-size":       "2048 default (0: from the model)",
+		"--prompt":         `"two\nlines" flag`,
 	} {
 		line := regexp.MustCompile(`(?m)^` + name + ` .*$`).FindString(r.stderr)
 		assert.Equal(t, name+" "+want, strings.Join(strings.Fields(line), " "))
@@ -324,7 +335,7 @@ func TestExplain(t *testing.T) {
 
 	r = gen(t, "-m", model, "-p", "x", "-n", "1", "--explain", "--mirostat", "2", "--draw", "inverse", "--dry-sequence-breaker", `\n"`, "--suppress", "5")
 	assert.Regexp(t, `(?m)^--dry-sequence-breaker "\\\\n\\"" +flag$`, r.stderr, "as it was typed, quoted once")
-	assert.Contains(t, r.stderr, "\nthe filters that run: logit_bias(tokens: 1) -> temperature(0.5) -> mirostat(version 2, tau 5, eta 0.1) -> draw(inverse)\n")
+	assert.Contains(t, r.stderr, "\nthe filters that run: logit_bias(tokens: 1) -> temperature(0.5) -> mirostat(version 2, tau 3, eta 0.1) -> draw(inverse)\n")
 }
 
 // withMetadata is the tiny model with more metadata.
@@ -464,6 +475,7 @@ func TestPromptCacheOfThePromptAlone(t *testing.T) {
 	prompt, cached, _, _, _ := stats(t, r)
 	assert.Equal(t, want, r.stdout)
 	assert.Equal(t, fmt.Sprint(atoi(t, prompt)-1), cached, "all but the last token")
+	assert.Contains(t, text(t, append(args, "-p", "one two three", "--json")...), fmt.Sprintf(`"prompt_tokens":%s,"cached_tokens":%s,"evaluated_tokens":1,`, prompt, cached))
 
 	other := text(t, "-m", tiny, "-s", "3", "-n", "10", "-p", "one two four")
 	r = gen(t, append(args, "-p", "one two four", "--prompt-cache-ro")...)

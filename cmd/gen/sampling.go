@@ -107,8 +107,10 @@ func (o *options) samplerConfig(v *llama.Vocab) (sampler.Config, error) {
 	if o.ignoreEOS {
 		c.Suppress = append(c.Suppress, v.EndTokens()...)
 	}
-	if c.EndTokens = v.EndTokens(); len(c.EndTokens) == 0 {
-		c.MinLength = 0
+	if c.MinLength > 0 {
+		if c.EndTokens = v.EndTokens(); len(c.EndTokens) == 0 {
+			c.MinLength = 0
+		}
 	}
 	if c.DRYMultiplier > 0 {
 		for _, text := range o.breakers {

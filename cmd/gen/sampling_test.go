@@ -153,6 +153,7 @@ func TestChains(t *testing.T) {
 		"--top-k-frac 1 --top-p 1 --min-p 0 --temp 1":                                                               "draw",
 		"--dry-multiplier 1 --dry-penalty-last-n 0 --repeat-penalty 2 --repeat-last-n 0 --sampler-seq edt":          "temperature(0.8) -> draw",
 		"--dry-multiplier 1 --dry-sequence-breaker none --sampler-seq d":                                            "dry(multiplier 1, base 1.75, allowed length 2, last 64, breakers: 0) -> draw",
+		"--xtc-probability 0.2 --xtc-exempt 3,4 --penalty-exempt 5 --repeat-penalty 2 --sampler-seq ex":             "penalties(repeat 2, frequency 0, presence 0, last 64, exempt tokens: 1) -> xtc(probability 0.2, threshold 0.1, exempt tokens: 2) -> draw",
 		"--top-k 0 --top-p 1 --min-p 0 --temp 1 --top-nsigma 0 --adaptive-target -2 --draw mt19937":                 "draw(mt19937)",
 		"--sampler-seq bnledskychfopmxta":                                                                           "top_k(40) -> top_p(0.95) -> min_p(0.05) -> temperature(0.8) -> draw",
 		"--top-a 0.1 --epsilon-cutoff 0.01 --eta-cutoff 0.02 --tfs 0.9 --typical 0.8 --top-nsigma 2 --xtc-probability 0.3": "top_n_sigma(2) -> top_k(40) -> typ_p(0.8) -> " +

@@ -61,6 +61,9 @@ func openTrace(o *options, v *llama.Vocab, r *generate.Request) (*traceFile, err
 	if o.traceFile == "" || o.predict == 0 {
 		return nil, nil
 	}
+	if file, ok := o.input(o.traceFile); ok {
+		return nil, badUsage("--trace %s: it would overwrite %s", o.traceFile, file)
+	}
 	file, err := os.Create(o.traceFile)
 	if err != nil {
 		return nil, fmt.Errorf("trace %s: %w", o.traceFile, errors.Unwrap(err))
@@ -79,6 +82,24 @@ func openTrace(o *options, v *llama.Vocab, r *generate.Request) (*traceFile, err
 		t.err = encoder.Encode(line)
 	}
 	return t, nil
+}
+
+// input returns the file that this command reads and that a name leads to.
+func (o *options) input(name string) (string, bool) {
+	named, err := os.Stat(name)
+	if err != nil || !named.Mode().IsRegular() {
+		return "", false
+	}
+	files := []string{o.model, o.promptFile, o.binaryFile, o.cacheFile}
+	for _, l := range o.loras {
+		files = append(files, l.file)
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil && os.SameFile(named, info) {
+			return file, true
+		}
+	}
+	return "", false
 }
 
 func newTraceLine(t *sampler.Trace, v *llama.Vocab) traceLine {
