@@ -208,7 +208,9 @@ const (
 	// low 32 bits of Draw.Seed, and xtc the same from a generator of its own.
 	// Draw.Stream does not matter. The tokens are llama.cpp's where its
 	// candidates are sorted, as after top_k, and logits and settings are the
-	// same.
+	// same. Not so with mirostat and adaptive-p, which draw in another way
+	// there, nor with xtc behind a filter that left a single token, for which
+	// llama.cpp draws no number.
 	DrawMT19937
 )
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,6 +70,61 @@ func TestGreedyTextIsThatOfLlamaCpp(t *testing.T) {
 			assert.Equal(t, want, strings.TrimRight(got, "\n"), prompt)
 			assert.True(t, ended || len(ids) == 64, "%d tokens", len(ids))
 		}
+	}
+}
+
+// TestSamplingIsThatOfLlamaCpp: with llama.cpp's generator the sampling flags
+// give the text of its own program. A difference must begin where rounding
+// decides: where the two best logits nearly tie, or the number drawn lies next
+// to where the share of the one token ends and that of the other begins.
+func TestSamplingIsThatOfLlamaCpp(t *testing.T) {
+	for i, sampling := range []string{
+		"--temp 0.8",
+		"--temp 0 --repeat-penalty 1.3",
+		"--temp 0 --dry-multiplier 0.8 --dry-allowed-length 1",
+		"--top-nsigma 1",
+		"--dynatemp-range 0.5 --dynatemp-exp 1.5 --frequency-penalty 0.5 --presence-penalty 0.3",
+		"--sampler-seq ktm --min-p 0.2 --temp 1.5",
+	} {
+		flags := append([]string{"-m", realModel(t), "-p", realPrompts[i%2], "-n", "24", "-c", "256", "-s", "42"}, strings.Fields(sampling)...)
+		out, err := exec.Command(toolPath, append(flags, "-no-cnv", "--no-display-prompt")...).Output()
+		require.NoError(t, err, sampling)
+		want := strings.TrimSuffix(strings.TrimRight(string(out), "\n"), " [end of text]")
+
+		file := filepath.Join(t.TempDir(), "trace")
+		lines := strings.Split(text(t, append(flags, "--draw", "mt19937", "--trace", file, "--json", "--logprobs", "40")...), "\n")
+		trace, err := os.ReadFile(file)
+		require.NoError(t, err)
+		got := ""
+		for i, line := range strings.Split(strings.TrimSpace(string(trace)), "\n") {
+			var chosen traceLine
+			require.NoError(t, json.Unmarshal([]byte(line), &chosen))
+			var token jsonToken
+			require.NoError(t, json.Unmarshal([]byte(lines[i]), &token))
+			if strings.HasPrefix(want, strings.TrimRight(got+token.Text, "\n")) {
+				got += token.Text
+				continue
+			}
+			near, sum := math.Inf(1), 0.0
+			if strings.HasPrefix(sampling, "--temp 0 ") {
+				top := chosen.Steps[len(chosen.Steps)-2].Top // of what the temperature chose from
+				near = float64(top[0].Logit - top[1].Logit)
+			} else {
+				next := func(x jsonTop) bool { return strings.HasPrefix(want, got+x.Text) }
+				for j, x := range token.PostSamplingTop[1:] {
+					before := token.PostSamplingTop[j]
+					sum += math.Exp(before.LogProb)
+					if before.ID == token.ID && next(x) || x.ID == token.ID && next(before) {
+						near = min(near, math.Abs(chosen.Uniform-sum))
+					}
+				}
+			}
+			t.Logf("%s: the texts differ from token %d on, which is %g from another", sampling, i, near)
+			assert.LessOrEqual(t, near, tieBound/2, "%s: gen %q, llama-completion %q", sampling, got+token.Text, want)
+			want = got
+			break
+		}
+		assert.Equal(t, strings.TrimRight(want, "\n"), strings.TrimRight(got, "\n"), sampling)
 	}
 }
 
