@@ -1,0 +1,447 @@
+package speculative
+
+import (
+	"fmt"
+	"time"
+)
+
+// This file decides how much is drafted. It holds no clock and starts nothing:
+// durations are handed in, and the same calls give the same plans.
+//
+// # The loop's part
+//
+// Before a round of a text, once it is known which texts share the evaluation:
+//
+//	draft, round, err := cascade.Draft(ctx, text, speculative.Batch{Texts: 3, Rows: 5, Room: 12})
+//
+// Texts counts the texts that get a round in the evaluation, this one included.
+// Rows are the rows of the others as planned so far: their last tokens, their
+// drafts, pieces of prompts. Room is what batch, context and budget leave for
+// drafts. A draft of no tokens is a plain round. After the evaluation, once for
+// all texts and before their rounds:
+//
+//	controller.Evaluated(rows, took)
+//
+// and for each text, when it is known how many drafts stood:
+//
+//	round.Accepted, round.Verify, round.Sampling, round.Rest = ...
+//	controller.Observe(round)
+//
+// Evaluations with pieces of prompts need not be told: their times say little
+// about rounds. Controller.End with the text's end returns its statistics.
+//
+// # What it decides
+//
+// A round with g drafts gives 1 + S(g) tokens, S(g) being the sum of the
+// probabilities that the first 1, 2, ... g drafts stand, and takes T(1+g) + D(g).
+// Throughput in the long run is largest where each round makes
+//
+//	S(g) - L * (T(1+g) - T(1) + D(g))
+//
+// largest, L being the largest throughput itself (Dinkelbach's rule), which
+// here is found among the estimates for all lengths. All lengths are compared,
+// not one more token at a time: T has steps (between 4 and 5 rows, say), behind
+// which it may pay to go on. In an evaluation shared by several texts T counts
+// from the rows that are there anyway, and L is the throughput of all.
+//
+// T and D are measured (costs), S per text and position (survival); a drafter
+// that is an Estimator brings its own S for each draft.
+//
+// # Never slower
+//
+// A round is drafted where the estimate says at least 1.02 times plain. Where
+// none does, rounds are plain, but for one trial after 8, 32, 64, and then every
+// 128 tokens.
+// Above all stands an account of each text: a draft is made only if its whole
+// cost, should nothing of it stand, leaves the text behind plain decoding by no
+// more than one and a half plain steps and half a per cent of its time so far.
+
+// ControllerOptions are the settings of a [Controller]. The zero value means
+// the defaults.
+type ControllerOptions struct {
+	// Max is the length of a draft at most: 16 by default, up to 64.
+	Max int
+	// Fixed drafts Max tokens in each round, as far as there is room, from the
+	// first drafter that has any to propose.
+	Fixed bool
+}
+
+const (
+	defaultMax = 16
+	largestMax = 64
+
+	pays       = 1.02 // estimated speed-up from which drafting is worth it
+	mayPay     = 0.96 // and while the text is ahead of plain decoding by drafting
+	firstTrial = 8    // tokens without drafts before the first trial in a text
+	doubtful   = 1.3  // up to this the plain step must be known well
+	nextTrial  = 32   // and before the second; then twice as many each time
+	lastTrial  = 128
+
+	allowance    = 1.5   // plain steps that a text may fall behind
+	regret       = 0.005 // and part of its time
+	credit       = 8.0   // plain steps gained that are remembered, to be spent
+	rowGrowth    = 0.12  // T of one more row beyond those measured, in T(1)
+	growthWeight = 3.0   // rows that this guess counts for
+	draftShare   = 0.25  // T of one drafted token before any was measured, in T(1)
+	trustScale   = 4.0   // drafts that an Estimator is believed for a start
+	trustFade    = 0.98  // of what is known of it, each round
+)
+
+// A Batch describes the evaluation that a round will be part of.
+type Batch struct {
+	Texts int // texts that get a round in it, this one included: 1 or more
+	Rows  int // rows in it besides those of this text
+	Room  int // drafts that the text may have, 0 for none
+}
+
+// An Offer is a draft that is there already, with the probability of each token
+// to stand if all before it do.
+type Offer struct {
+	Drafter    int
+	Confidence []float64
+}
+
+// A Plan says what to draft: at most N tokens from a drafter. N is 0 for a
+// plain round.
+type Plan struct{ Drafter, N int }
+
+// A Round says how a round went.
+type Round struct {
+	Slot     int
+	Drafter  int
+	Asked    int  // tokens that the drafter was asked for, 0 if none was
+	Drafted  int  // tokens evaluated, of those it gave
+	Accepted int  // of them, those that stood
+	Offered  bool // the draft was an [Offer]
+
+	Draft    time.Duration // what the draft took, plain rounds included
+	Verify   time.Duration // the text's share of the evaluation
+	Sampling time.Duration // choosing the tokens
+	Rest     time.Duration
+}
+
+// A Controller decides for each round of each text which drafter drafts how
+// many tokens. One goroutine at a time may use it. Texts go by slot, as in
+// [Text]; a text begins with the first call for its slot after End.
+type Controller struct {
+	options  ControllerOptions
+	drafters int
+	target   costs        // of an evaluation, by rows
+	drafts   []draftCosts // by drafter
+	others   []survival   // of texts so far, by drafter
+	texts    []*textControl
+
+	choices []choice // scratch, by drafter
+}
+
+// A choice is what a drafter has to propose for a round, by length.
+type choice struct {
+	offered bool // it is an offer
+	longest int
+	stand   []float64 // drafts expected to stand
+	price   []float64 // seconds that drafting and verifying them takes
+}
+
+// textControl is what is known of a text.
+type textControl struct {
+	survival []survival // by drafter
+	trust    []reliance
+	behind   []bool  // whether a drafter has more than the last token to catch up on
+	debt     float64 // seconds behind plain decoding, less than 0 if before
+	plain    float64 // seconds that plain decoding would have taken
+	since    int     // rounds since the last plain one
+	quiet    int     // tokens since the last draft
+	gap      int     // and how many before a trial
+	speed    float64 // estimated of the last draft, relative to plain
+	trial    bool    // the round under way is one
+	batch    Batch
+	expected float64 // drafts to stand of the offer taken
+	stats    Stats
+}
+
+// reliance compares what an Estimator said would stand with what stood.
+type reliance struct{ expected, stood float64 }
+
+func (r reliance) factor() float64 { return (r.stood + trustScale) / (r.expected + trustScale) }
+
+// NewController returns a controller for so many drafters.
+func NewController(drafters int, o ControllerOptions) (*Controller, error) {
+	if drafters < 1 {
+		return nil, fmt.Errorf("speculative: %d drafters: there must be at least 1", drafters)
+	}
+	if o.Max < 0 || o.Max > largestMax {
+		return nil, fmt.Errorf("speculative: Max is %d: it must be in [1, %d], or 0 for %d", o.Max, largestMax, defaultMax)
+	}
+	if o.Max == 0 {
+		o.Max = defaultMax
+	}
+	choices := make([]choice, drafters)
+	for i := range choices {
+		choices[i].stand = make([]float64, o.Max+1)
+		choices[i].price = make([]float64, o.Max+1)
+	}
+	return &Controller{
+		options: o, drafters: drafters,
+		drafts:  make([]draftCosts, drafters),
+		others:  make([]survival, drafters),
+		choices: choices,
+	}, nil
+}
+
+// Max returns the length of a draft at most.
+func (c *Controller) Max() int { return c.options.Max }
+
+func (c *Controller) text(slot int) *textControl {
+	for slot >= len(c.texts) {
+		c.texts = append(c.texts, nil)
+	}
+	if c.texts[slot] == nil {
+		c.texts[slot] = &textControl{
+			survival: make([]survival, c.drafters),
+			trust:    make([]reliance, c.drafters),
+			behind:   make([]bool, c.drafters),
+			gap:      firstTrial,
+		}
+	}
+	return c.texts[slot]
+}
+
+// Plan decides the next round of a text. The offers are the drafts of those
+// drafters that estimate for themselves, none for one that has nothing to
+// propose; all others are drafters that draft when asked.
+func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
+	t := c.text(slot)
+	t.batch, t.trial, t.expected = b, false, 0
+	longest := min(c.options.Max, b.Room)
+	switch {
+	case longest < 1:
+		return Plan{}
+	case c.options.Fixed:
+		return c.first(longest, offers)
+	case !c.target.known() || c.baselineDue(t):
+		return Plan{}
+	}
+
+	longest = min(longest, max(1, 2*c.target.most()-b.Rows-1))
+	step := c.evaluation(b.Rows + 1)
+	afford := allowance*step/float64(b.Texts) + regret*t.plain - t.debt
+	rate := float64(b.Texts) / step
+	for d := range c.choices {
+		x := &c.choices[d]
+		c.appraise(x, t, d, offers)
+		if !x.offered {
+			for g := 1; g <= longest; g++ {
+				if x.price[g] <= afford {
+					rate = max(rate, c.throughput(x, d, g, b.Texts))
+				}
+			}
+		}
+	}
+
+	threshold := pays
+	if t.debt < 0 {
+		threshold = mayPay
+	}
+	var plan, trial Plan
+	var most, fastest float64
+	for d := range c.choices {
+		x := &c.choices[d]
+		for g := 1; g <= min(longest, x.longest); g++ {
+			if x.price[g] > afford {
+				continue
+			}
+			speed := (1 + x.stand[g]/float64(b.Texts)) * step / (step + x.price[g])
+			if value := x.stand[g] - rate*x.price[g]; speed >= threshold && (plan.N == 0 || value > most) {
+				plan, most, t.speed = Plan{d, g}, value, speed
+			}
+			if !x.offered && speed > fastest {
+				trial, fastest = Plan{d, g}, speed
+			}
+		}
+	}
+	if plan.N == 0 && trial.N > 0 && t.quiet >= t.gap {
+		t.trial = true
+		plan = trial
+	}
+	if x := &c.choices[plan.Drafter]; plan.N > 0 && x.offered {
+		t.expected = x.stand[plan.N] / t.trust[plan.Drafter].factor()
+	}
+	return plan
+}
+
+// first is the plan without estimates.
+func (c *Controller) first(longest int, offers []Offer) Plan {
+	for d := range c.drafters {
+		n := longest
+		if o := find(offers, d); o != nil {
+			n = min(n, len(o.Confidence))
+		}
+		if n > 0 {
+			return Plan{d, n}
+		}
+	}
+	return Plan{}
+}
+
+func find(offers []Offer, drafter int) *Offer {
+	for i := range offers {
+		if offers[i].Drafter == drafter {
+			return &offers[i]
+		}
+	}
+	return nil
+}
+
+// evaluation estimates the seconds that the target takes for so many rows.
+func (c *Controller) evaluation(rows int) float64 {
+	return c.target.at(rows, c.growth())
+}
+
+// growth estimates the seconds that one row adds beyond the rows measured: what
+// rows have added so far, by the size at which that was least, against a first
+// guess. An outlier is never the least.
+func (c *Controller) growth() float64 {
+	one := c.target.at(1, 0)
+	least := rowGrowth * one
+	for size := 2; size <= c.target.most(); size++ {
+		if c.target.count(size) > 0 {
+			added := max(0, c.target.seen(size)-one)
+			least = min(least, (growthWeight*rowGrowth*one+added)/(growthWeight+float64(size-1)))
+		}
+	}
+	return least
+}
+
+// baselineDue reports whether the plain step of a text alone is to be measured:
+// all estimates hang on it. After three measurements it is watched by the level
+// of the others, and seldom measured again.
+func (c *Controller) baselineDue(t *textControl) bool {
+	if t.batch.Texts > 1 {
+		return false
+	}
+	switch c.target.count(t.batch.Rows + 1) {
+	case 0:
+		return true
+	case 1, 2:
+		return t.since >= 6 && t.speed < doubtful
+	}
+	return t.since >= 256
+}
+
+// drafting estimates the seconds that a drafter takes for n tokens, with the
+// probability that it has something to catch up on.
+func (c *Controller) drafting(d, n int, behind float64) float64 {
+	return c.drafts[d].at(n, behind, draftShare*c.target.at(1, 0))
+}
+
+// appraise fills in what a drafter has to propose.
+func (c *Controller) appraise(x *choice, t *textControl, d int, offers []Offer) {
+	o := find(offers, d)
+	x.offered, x.longest = o != nil, c.options.Max
+	if !x.offered {
+		t.survival[d].sums(x.stand, &c.others[d])
+	} else {
+		x.longest = min(x.longest, len(o.Confidence))
+		survives := t.trust[d].factor()
+		for g := 1; g <= x.longest; g++ {
+			survives = min(1, survives*o.Confidence[g-1])
+			x.stand[g] = x.stand[g-1] + survives
+		}
+	}
+	step := c.evaluation(t.batch.Rows + 1)
+	for g := 1; g <= x.longest; g++ {
+		x.price[g] = max(0, c.evaluation(t.batch.Rows+1+g)-step)
+		if !x.offered {
+			x.price[g] += c.drafting(d, g, x.stand[g]-x.stand[g-1])
+		}
+	}
+}
+
+// throughput estimates the tokens a second if all texts draft so many.
+func (c *Controller) throughput(x *choice, d, g, texts int) float64 {
+	n := float64(texts)
+	return n * (1 + x.stand[g]) / (c.evaluation(texts*(1+g)) + n*c.drafting(d, g, x.stand[g]-x.stand[g-1]))
+}
+
+// Evaluated takes in how long an evaluation of the target took that held
+// nothing but rounds, drafts included.
+func (c *Controller) Evaluated(rows int, took time.Duration) {
+	c.target.observe(rows, took.Seconds())
+}
+
+// Observe takes in how a round went.
+func (c *Controller) Observe(r Round) {
+	t := c.text(r.Slot)
+	step := c.evaluation(t.batch.Rows + 1)
+	token := step / float64(max(1, t.batch.Texts))
+	t.stats.count(r)
+	t.stats.Plain += time.Duration(float64(r.Accepted+1) * token * float64(time.Second))
+	t.plain += float64(r.Accepted+1) * token
+
+	for i := range t.trust {
+		t.trust[i].expected *= trustFade
+		t.trust[i].stood *= trustFade
+	}
+	t.since++
+	if r.Drafted == 0 {
+		t.since = 0
+	}
+	t.quiet++
+	if r.Asked > 0 {
+		t.quiet = 0
+	}
+	if r.Asked == 0 {
+		for d := range t.behind {
+			t.behind[d] = true
+		}
+		return
+	}
+	price := max(0, c.evaluation(t.batch.Rows+1+r.Drafted)-step)
+	if r.Offered {
+		t.trust[r.Drafter].expected += t.expected
+		t.trust[r.Drafter].stood += float64(r.Accepted)
+	} else {
+		price += c.learn(t, r)
+	}
+	for d := range t.behind {
+		t.behind[d] = d != r.Drafter || r.Accepted == r.Drafted
+	}
+	t.debt = max(t.debt+price-float64(r.Accepted)*token, -credit*token)
+}
+
+// learn takes in a round whose draft was asked for, and returns what the draft
+// cost. A drafter that gave nothing counts as one that was wrong.
+func (c *Controller) learn(t *textControl, r Round) float64 {
+	d := r.Drafter
+	if t.trial {
+		t.survival[d].fade()
+	}
+	t.survival[d].observe(max(1, r.Drafted), r.Accepted, survivalMemory)
+	c.others[d].observe(max(1, r.Drafted), r.Accepted, survivalOfOthers)
+	switch {
+	case r.Accepted > 0:
+		t.gap = firstTrial
+	case t.trial:
+		t.gap = min(max(2*t.gap, nextTrial), lastTrial)
+	}
+	if r.Drafted == 0 {
+		return r.Draft.Seconds()
+	}
+	behind := 0.0
+	if t.behind[d] {
+		behind = 1
+	}
+	c.drafts[d].observe(r.Drafted, t.behind[d], r.Draft.Seconds(), draftShare*c.target.at(1, 0))
+	return c.drafting(d, r.Drafted, behind)
+}
+
+// End ends the text in a slot and returns its statistics.
+func (c *Controller) End(slot int) Stats {
+	t := c.text(slot)
+	c.texts[slot] = nil
+	return t.stats
+}
+
+// Stats returns the statistics so far of the text in a slot. What it returns
+// must not be changed, and is valid until the next Observe.
+func (c *Controller) Stats(slot int) Stats { return c.text(slot).stats }
