@@ -238,14 +238,14 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 		}
 	}
 
-	threshold := pays
-	if t.debt < 0 {
-		threshold = mayPay
-	}
 	var plan, trial Plan
 	var most, fastest float64
 	for d := range c.choices {
 		x := &c.choices[d]
+		threshold := pays
+		if t.debt < 0 && !x.offered {
+			threshold = mayPay
+		}
 		for g := 1; g <= min(longest, x.longest); g++ {
 			if x.price[g] > afford {
 				continue

@@ -242,6 +242,89 @@ func TestOffersAreChecked(t *testing.T) {
 	assert.NotZero(t, last)
 }
 
+// Of drafts of which a third stands of what was said, .3 is worth .1 only: 1.1
+// tokens in 11 ms, which is nothing.
+func TestOffersThatPromiseTooMuch(t *testing.T) {
+	c := timed(t, 1)
+	b := Batch{Texts: 1, Room: 16}
+	modest := []Offer{{0, []float64{.3}}}
+	assert.Equal(t, 1, c.Plan(0, b, modest).N)
+	for range 200 {
+		p := c.Plan(0, b, []Offer{{0, []float64{1, 1, 1}}})
+		require.Equal(t, 3, p.N)
+		c.Observe(Round{Asked: 3, Drafted: 3, Accepted: 1, Offered: true})
+	}
+	assert.Equal(t, 0, c.Plan(0, b, modest).N)
+}
+
+// For two texts, T(n) being 9 + n ms, g free drafts that stand with .8 each give
+// 2*(1 + .8 + ... + .8^g) tokens in 9 + 2*(1+g) ms: most, .354 in a ms, for 4.
+// That is also where the next one, .8^5 = .328 tokens for a ms, is worth less.
+func TestTextsTogether(t *testing.T) {
+	c := timed(t, 1)
+	x := c.text(0)
+	x.survival[0].all = tally{hits: 8e6, trials: 1e7}
+	x.debt = -1
+	c.drafts[0] = draftCosts{nn: 1e6}
+	assert.Equal(t, Plan{0, 4}, c.Plan(0, Batch{Texts: 2, Rows: 1, Room: 16}, nil))
+	// Alone, 1 + .8 + ... tokens in 10 + g ms are most, .247 in a ms, for 6.
+	assert.Equal(t, Plan{0, 6}, c.Plan(0, Batch{Texts: 1, Room: 16}, nil))
+}
+
+// Two sizes measured, worked by hand.
+func TestCosts(t *testing.T) {
+	var c costs
+	assert.Zero(t, c.at(3, 1))
+	for range 3 {
+		c.observe(2, 10)
+		c.observe(6, 30)
+	}
+	for size, want := range map[int]float64{
+		2: 10, 6: 30, 8: 32, // beyond, at 1 each
+		4: 12, // the line says 20, going on from 2 says 12
+		1: 9,  // below, less by the slope
+	} {
+		assert.InDelta(t, want, c.at(size, 1), 1e-9, "size %d", size)
+	}
+	assert.InDelta(t, 20, c.at(4, 8), 1e-9, "with a steeper slope the line is the lower one")
+	assert.InDelta(t, 5, c.at(1, 100), 1e-9, "below, never less than in proportion")
+
+	c.observe(4, 100)
+	assert.InDelta(t, 18, c.at(4, 1), 1e-9, "one time is believed up to half more than foretold")
+	c.observe(4, 14)
+	assert.InDelta(t, 14, c.at(4, 1), 1e-9, "of two the less")
+	c.observe(4, 16)
+	assert.InDelta(t, 15, c.at(4, 1), 1e-9, "of three the mean without the outlier")
+
+	// All slow down by a fifth, little by little; only one is measured, and the
+	// others follow for the most part.
+	for i := range 200 {
+		c.observe(2, 10+2*float64(i)/200)
+	}
+	assert.InDelta(t, 12, c.at(2, 1), .2)
+	assert.InDelta(t, 34.5, c.at(6, 1), 1.5)
+}
+
+// 2 ms a token and 1 ms for catching up are found again, with one outlier.
+func TestDraftCosts(t *testing.T) {
+	var c draftCosts
+	assert.InDelta(t, 7.6, c.at(2, 1, 3.5), 7.6*.2, "a guess: 3.5 a token and .6 of one")
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range 200 {
+		n, behind := 1+rng.IntN(6), rng.IntN(2) == 0
+		y := 2 * float64(n)
+		if behind {
+			y++
+		}
+		if i == 150 {
+			y *= 50
+		}
+		c.observe(n, behind, y, 3)
+	}
+	assert.InDelta(t, 2, c.at(1, 0, 3), .05)
+	assert.InDelta(t, 13, c.at(6, 1, 3), .2)
+}
+
 // With a model that drafts well, the n-gram's offer must beat it.
 func TestBetterDrafterDrafts(t *testing.T) {
 	c := timed(t, 2)

@@ -109,6 +109,30 @@ func TestIndexOptions(t *testing.T) {
 	assert.Equal(t, 12, x.options.MaxContext)
 }
 
+// Two contexts whose hashes agree in all that the table looks at are still told
+// apart.
+func TestHashesThatAgree(t *testing.T) {
+	x := newIndex(t, IndexOptions{MinContext: 2, MaxContext: 2})
+	one, other := []int32{39935, 6153}, []int32{18044, 44245}
+	x.hash(one, 2)
+	h := x.hashes[2]
+	x.hash(other, 2)
+	require.Equal(t, tag(h), tag(x.hashes[2]), "found by trying")
+	require.Equal(t, h%512, x.hashes[2]%512)
+
+	addAll(x, one...)
+	x.Add(1)
+	_, ok := x.Find(other)
+	assert.False(t, ok)
+	addAll(x, other...)
+	x.Add(2)
+	for context, next := range map[*[]int32]int32{&one: 1, &other: 2} {
+		m, ok := x.Find(*context)
+		assert.True(t, ok)
+		assert.Equal(t, Match{Next: next, Length: 2, Seen: 1, Votes: 1}, m)
+	}
+}
+
 // searched is what Find is to answer, by looking through all that was added.
 func searched(added []int32, o IndexOptions, text []int32) (Match, bool) {
 	added = added[max(0, len(added)-o.Window):]
@@ -280,15 +304,19 @@ func TestLoadRefuses(t *testing.T) {
 		file    []byte
 		options IndexOptions
 	}{
-		"speculative: not a usable n-gram index: the header is incomplete: EOF":                  {file: nil},
-		"speculative: not a usable n-gram index: the header is incomplete: unexpected EOF":       {file: good[:27]},
-		`speculative: not a usable n-gram index: it does not begin with "sortesNG"`:              {file: changed(0, 'x')},
-		"speculative: not a usable n-gram index: the checksum of the header is wrong":            {file: changed(12, 11)},
-		"speculative: not a usable n-gram index: it is for a vocabulary of 10, not of 11":        {file: good, options: IndexOptions{Vocab: 11}},
-		"speculative: not a usable n-gram index: it ends 3 tokens early: unexpected EOF":         {file: good[:len(good)-1]},
-		"speculative: not a usable n-gram index: token 10 outside the vocabulary of 10":          {file: changed(32, 10)},
-		"speculative: not a usable n-gram index: token -2130706431 outside the vocabulary of 10": {file: changed(31, 0x81)},
-		"speculative: not a usable n-gram index: the checksum of the tokens is wrong":            {file: changed(32, 9)},
+		"speculative: not a usable n-gram index: the header is incomplete: EOF":                     {file: nil},
+		"speculative: not a usable n-gram index: the header is incomplete: unexpected EOF":          {file: good[:27]},
+		`speculative: not a usable n-gram index: it does not begin with "sortesNG"`:                 {file: changed(0, 'x')},
+		"speculative: not a usable n-gram index: the checksum of the header is wrong":               {file: changed(12, 11)},
+		"speculative: not a usable n-gram index: it is for a vocabulary of 10, not of 11":           {file: good, options: IndexOptions{Vocab: 11}},
+		"speculative: not a usable n-gram index: it ends 3 tokens early: unexpected EOF":            {file: good[:len(good)-1]},
+		"speculative: not a usable n-gram index: token 10 outside the vocabulary of 10":             {file: changed(32, 10)},
+		"speculative: not a usable n-gram index: token -2130706431 outside the vocabulary of 10":    {file: changed(31, 0x81)},
+		"speculative: not a usable n-gram index: the checksum of the tokens is wrong":               {file: changed(32, 9)},
+		"speculative: not a usable n-gram index: token -5 outside the vocabulary of 0":              {file: headed(1, 0, 1, 0, []byte{251, 255, 255, 255})},
+		"speculative: not a usable n-gram index: it has version 2: this program reads 1":            {file: headed(2, 0, 0, 0, nil)},
+		"speculative: not a usable n-gram index: 268435457 tokens: it must be at most 268435456":    {file: headed(1, 0, 1<<28+1, 0, nil)},
+		"speculative: not a usable n-gram index: a vocabulary of 2147483648: it must be below 2^31": {file: headed(1, 1<<31, 0, 0, nil)},
 	} {
 		_, err := LoadIndex(bytes.NewReader(c.file), c.options)
 		assert.EqualError(t, err, want)
