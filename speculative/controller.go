@@ -28,7 +28,9 @@ import (
 //	controller.Observe(round)
 //
 // Evaluations with pieces of prompts need not be told: their times say little
-// about rounds. Controller.End with the text's end returns its statistics.
+// about rounds. Cascade.End with the text's end returns its statistics.
+//
+// If cascade.Learns(), cascade.Learn hands over the logits of each row.
 //
 // # What it decides
 //
@@ -51,7 +53,10 @@ import (
 //
 // A round is drafted where the estimate says at least 1.02 times plain. Where
 // none does, rounds are plain, but for one trial after 8, 32, 64, and then every
-// 128 tokens.
+// 128 tokens, beginning anew when a trial succeeds. While a text is ahead of
+// plain decoding, drafting goes on down to an estimate of 0.96, so that a little
+// bad luck does not end it. Estimators need no trials: they know without drafting.
+//
 // Above all stands an account of each text: a draft is made only if its whole
 // cost, should nothing of it stand, leaves the text behind plain decoding by no
 // more than one and a half plain steps and half a per cent of its time so far.
@@ -208,8 +213,12 @@ func (c *Controller) text(slot int) *textControl {
 
 // Plan decides the next round of a text. The offers are the drafts of those
 // drafters that estimate for themselves, none for one that has nothing to
-// propose; all others are drafters that draft when asked.
+// propose; all others are drafters that draft when asked. It panics if the batch
+// counts no texts or less than no rows.
 func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
+	if b.Texts < 1 || b.Rows < 0 {
+		panic("speculative: a Batch needs at least 1 text and 0 rows")
+	}
 	t := c.text(slot)
 	t.batch, t.trial, t.expected = b, false, 0
 	longest := min(c.options.Max, b.Room)

@@ -380,6 +380,14 @@ func TestControllerOptions(t *testing.T) {
 	assert.Equal(t, 16, newController(t, 1, ControllerOptions{}).Max())
 }
 
+func TestBatchOfNothing(t *testing.T) {
+	for _, b := range []Batch{{}, {Texts: 1, Rows: -1}} {
+		assert.PanicsWithValue(t, "speculative: a Batch needs at least 1 text and 0 rows", func() {
+			newController(t, 1, ControllerOptions{}).Plan(0, b, nil)
+		})
+	}
+}
+
 // Times that no clock should give do no harm.
 func TestStrangeTimes(t *testing.T) {
 	c := newController(t, 1, ControllerOptions{})

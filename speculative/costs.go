@@ -2,10 +2,10 @@ package speculative
 
 import "slices"
 
-// costs estimates how long something takes by its size: an evaluation by its
-// rows, a draft by its tokens. It is a table, because measured times have steps
-// that no formula foresees. Sizes not measured yet are interpolated; beyond the
-// largest the line goes on with a slope given.
+// costs estimates how long an evaluation takes by its size in rows. It is a
+// table, because measured times have steps that no formula foresees. Sizes not
+// measured yet are interpolated; beyond the largest the line goes on with a slope
+// given.
 //
 // What is measured slows down as a text grows. The entries are therefore kept
 // in parts of a level that follows the latest measurements of any size.
@@ -15,12 +15,12 @@ type costs struct {
 }
 
 const (
-	kept        = 15  // measurements of one size
-	trusted     = 3   // measurements after which they are believed
-	settled     = 5   // measurements of a size after which it moves the level
-	levelRate   = 0.3 // of a deviation that the level follows
-	levelStep   = 0.1 // largest deviation that it sees
-	surprise    = 1.5
+	kept        = 15   // measurements of one size
+	trusted     = 3    // measurements after which they are believed
+	settled     = 5    // measurements of a size after which it moves the level
+	levelRate   = 0.3  // of a deviation that the level follows
+	levelStep   = 0.1  // largest deviation that it sees
+	surprise    = 1.5  // times what is foretold that few measurements count as
 	outlier     = 1.75 // medians from which a measurement is left out
 	largestSize = 1 << 12
 )

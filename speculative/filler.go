@@ -76,16 +76,14 @@ func (x *ngramText) place(text []int32, m int) (*pairFiller, [2]int32) {
 }
 
 // add notes the likely tokens of a row. What was noted before counts half; of
-// more tokens than there is room for, the lightest go.
+// more tokens than there is room for, the lightest go. A probability too small for
+// a float32 is 0, and displaces nothing.
 func (f *pairFiller) add(top []sampler.TokenLogProb) {
 	for i := range f.weights {
 		f.weights[i] /= 2
 	}
 	for _, t := range top {
 		p := float32(math.Exp(t.LogProb))
-		if p == 0 {
-			continue
-		}
 		at, noted := 0, false
 		for i, w := range f.weights {
 			if noted = w > 0 && f.tokens[i] == t.ID; noted {

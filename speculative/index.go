@@ -23,8 +23,9 @@ type IndexOptions struct {
 	MinContext, MaxContext int
 
 	// Window is the number of tokens remembered, the latest ones: 32,768 by
-	// default. An Index takes up to 160 to 320 bytes for each with the default
-	// contexts, as far as it has been filled.
+	// default. With the default contexts an Index takes 164 bytes for each,
+	// rounded up to the next power of two, and as far as it has been filled:
+	// 5 MB when full.
 	Window int
 
 	// Votes is the number of occurrences of a context, the latest ones, that
@@ -319,7 +320,7 @@ func (x *Index) allocate(size int) {
 	}
 }
 
-// All calls yield with each token remembered, the oldest first, and -1 between
+// each calls yield with each token remembered, the oldest first, and -1 between
 // two texts.
 func (x *Index) each(yield func(int32)) {
 	for p := x.n - uint32(x.held); p != x.n; p++ {

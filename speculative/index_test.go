@@ -289,6 +289,14 @@ func TestSaveAndLoad(t *testing.T) {
 	assert.Equal(t, 40, short.options.Vocab, "the file's")
 }
 
+func TestSaveRefusesTokensOutsideTheVocabulary(t *testing.T) {
+	x := newIndex(t, IndexOptions{Vocab: 3})
+	addAll(x, 2, 3)
+	var file bytes.Buffer
+	assert.EqualError(t, x.Save(&file), "speculative: save index: it holds token 3: IndexOptions.Vocab is 3, and must be above all tokens, or 0 if not known")
+	assert.Zero(t, file.Len())
+}
+
 func TestLoadRefuses(t *testing.T) {
 	x := newIndex(t, IndexOptions{Vocab: 10})
 	addAll(x, 1, 2, 3)
@@ -348,7 +356,7 @@ func FuzzLoadIndex(f *testing.F) {
 			}
 			require.LessOrEqual(t, x.Len(), 64)
 			x.Find([]int32{1, 2})
-			addAll(x, 1, 2)
+			addAll(x, 0, 0)
 			var out bytes.Buffer
 			require.NoError(t, x.Save(&out))
 			_, err = LoadIndex(&out, IndexOptions{Window: 64})

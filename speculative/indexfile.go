@@ -23,8 +23,14 @@ const (
 	indexPiece   = 1024
 )
 
-// Save writes the tokens that the index remembers.
+// Save writes the tokens that the index remembers. It is an error if one of them
+// lies outside the vocabulary that IndexOptions.Vocab says.
 func (x *Index) Save(w io.Writer) error {
+	largest := separator
+	x.each(func(t int32) { largest = max(largest, t) })
+	if x.options.Vocab > 0 && int(largest) >= x.options.Vocab {
+		return fmt.Errorf("speculative: save index: it holds token %d: IndexOptions.Vocab is %d, and must be above all tokens, or 0 if not known", largest, x.options.Vocab)
+	}
 	sum := crc32.NewIEEE()
 	x.pieces(sum)
 	h := make([]byte, 0, indexHeader)
