@@ -8,7 +8,9 @@ import (
 )
 
 // An Estimator is a [Drafter] that drafts at next to no cost and says how likely
-// its drafts are to stand.
+// its drafts are to stand. Its proposals are certain: the controller cuts drafts
+// that are made already, and to cut one by what was drawn would change the law of
+// the text under [Block] and [Token].
 type Estimator interface {
 	Drafter
 	// Confidence returns for each token of the last draft the estimated
@@ -116,7 +118,7 @@ func (c *Cascade) fail(drafter, slot int, err error) error {
 // first returns the first n tokens of a draft, or all.
 func (d Draft) first(n int) Draft {
 	d.Tokens = d.Tokens[:min(n, len(d.Tokens))]
-	if d.Dists != nil {
+	if len(d.Dists) > 0 {
 		d.Dists = d.Dists[:len(d.Tokens)]
 	}
 	return d

@@ -15,7 +15,7 @@ type costs struct {
 }
 
 const (
-	kept        = 15   // measurements of one size
+	recent      = 15   // measurements of one size
 	trusted     = 3    // measurements after which they are believed
 	settled     = 5    // measurements of a size after which it moves the level
 	levelRate   = 0.3  // of a deviation that the level follows
@@ -27,7 +27,7 @@ const (
 
 // measured holds the latest measurements of one size, in parts of the level.
 type measured struct {
-	ring  [kept]float64
+	ring  [recent]float64
 	n     int
 	usual float64 // the mean but for outliers
 	least float64
@@ -54,10 +54,10 @@ func (c *costs) observe(size int, seconds float64) {
 }
 
 func (e *measured) add(x float64) {
-	e.ring[e.n%kept] = x
+	e.ring[e.n%recent] = x
 	e.n++
 	sorted := e.ring
-	s := sorted[:min(e.n, kept)]
+	s := sorted[:min(e.n, recent)]
 	slices.Sort(s)
 	e.least = s[0]
 	sum, n := 0.0, 0

@@ -29,12 +29,12 @@ type LookaheadOptions struct {
 type Lookahead struct {
 	options LookaheadOptions
 	texts   []*lookaheadText
-	tail    []int32
 	top     []sampler.TokenLogProb
 }
 
 type lookaheadText struct {
 	pool    *Index
+	tail    []int32 // its end, with the last draft behind it
 	start   int     // tokens of the history at the last Draft
 	guesses []int32 // the target's most likely tokens from there on
 }
@@ -70,20 +70,20 @@ func (l *Lookahead) Draft(_ context.Context, t Text, n int) (Draft, error) {
 		x = &lookaheadText{pool: pool}
 		l.texts[t.Slot] = x
 	}
-	l.tail = append(l.tail[:0], t.History[max(0, len(t.History)-maxContext):]...)
-	start := len(l.tail)
+	x.tail = append(x.tail[:0], t.History[max(0, len(t.History)-maxContext):]...)
+	start := len(x.tail)
 	for i := range min(n, l.options.Window) {
-		l.tail = append(l.tail, l.guess(x, len(t.History)+i-x.start))
+		x.tail = append(x.tail, l.guess(x, len(t.History)+i-x.start))
 	}
 	x.start, x.guesses = len(t.History), x.guesses[:0]
-	return Draft{Tokens: l.tail[start:]}, nil
+	return Draft{Tokens: x.tail[start:]}, nil
 }
 
 // guess returns the token after the tail: what an n-gram says whose beginning is
 // there in full, else what the target said at that place in the last round, else
 // what a shorter beginning says, else the last token once more, for a start.
 func (l *Lookahead) guess(x *lookaheadText, place int) int32 {
-	m, known := x.pool.Find(l.tail)
+	m, known := x.pool.Find(x.tail)
 	switch {
 	case known && m.Length >= l.options.N-1:
 		return m.Next
@@ -92,7 +92,7 @@ func (l *Lookahead) guess(x *lookaheadText, place int) int32 {
 	case known:
 		return m.Next
 	}
-	return l.tail[len(l.tail)-1]
+	return x.tail[len(x.tail)-1]
 }
 
 // Learn takes the most likely token of a row.

@@ -46,7 +46,6 @@ type NGram struct {
 	texts   []*ngramText // by slot
 	others  calibration  // all texts so far
 
-	tail       []int32 // the end of the text, with the draft behind it
 	confidence []float64
 	top        []sampler.TokenLogProb
 }
@@ -59,6 +58,7 @@ type ngramText struct {
 	last    int32 // the last of them
 	chances calibration
 	filler  []pairFiller
+	tail    []int32 // its end, with the last draft behind it
 }
 
 // NewNGram returns a drafter.
@@ -79,27 +79,28 @@ func NewNGram(o NGramOptions) (*NGram, error) {
 	return &NGram{options: o}, nil
 }
 
-// Draft proposes up to n tokens.
+// Draft proposes up to n tokens. The draft is valid until the next one for the
+// slot.
 func (g *NGram) Draft(_ context.Context, t Text, n int) (Draft, error) {
 	x := g.text(t)
 	g.read(x, t)
-	g.tail = append(g.tail[:0], t.History[max(0, len(t.History)-maxContext):]...)
-	start := len(g.tail)
+	x.tail = append(x.tail[:0], t.History[max(0, len(t.History)-maxContext):]...)
+	start := len(x.tail)
 	g.confidence = g.confidence[:0]
 	survival := 1.0
 	for len(g.confidence) < n {
-		next, chance := g.predict(x, g.tail)
+		next, chance := g.predict(x, x.tail)
 		survival *= chance
 		if survival < g.options.MinSurvival || survival == 0 {
 			break
 		}
-		g.tail = append(g.tail, next)
+		x.tail = append(x.tail, next)
 		g.confidence = append(g.confidence, chance)
 		if g.options.IsEnd != nil && g.options.IsEnd(next) {
 			break
 		}
 	}
-	return Draft{Tokens: g.tail[start:]}, nil
+	return Draft{Tokens: x.tail[start:]}, nil
 }
 
 // Confidence returns for each token of the last draft the estimated

@@ -98,10 +98,13 @@ func TestNGramForgetsATextThatEnded(t *testing.T) {
 
 func TestNGramSlotsAreApart(t *testing.T) {
 	g := newNGram(t, NGramOptions{})
-	require.NotEmpty(t, drafted(t, g, []int32{1, 2, 3, 1}, 4, 2))
+	first := drafted(t, g, []int32{1, 2, 3, 1}, 4, 2)
 	d, err := g.Draft(context.Background(), Text{Slot: 2, History: []int32{9, 1}, PromptLen: 2}, 2)
 	require.NoError(t, err)
 	assert.Empty(t, d.Tokens)
+	_, err = g.Draft(context.Background(), Text{Slot: 2, History: []int32{9, 1, 5, 9}, PromptLen: 2}, 2)
+	require.NoError(t, err)
+	assert.Equal(t, []int32{2, 3}, first, "valid until the next draft for its own slot")
 }
 
 func TestNGramShares(t *testing.T) {
