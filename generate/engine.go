@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sortes-llm/sortes/eval"
+	"github.com/sortes-llm/sortes/speculative"
 )
 
 // Errors that a stream yields, wrapped.
@@ -49,6 +51,11 @@ type Options struct {
 	// for each other sequence.
 	PrefillChunk int
 
+	// Held says what the evaluator's sequences hold already, by sequence: their
+	// tokens, as many as Evaluator.Len says. A request that begins alike starts
+	// behind them.
+	Held [][]int32
+
 	// MaxQueue bounds the requests that wait for a sequence. More get
 	// ErrBusy. 0 is no bound.
 	MaxQueue int
@@ -57,8 +64,20 @@ type Options struct {
 	// failed evaluations, caches given up for want of room.
 	Logger *slog.Logger
 
-	drafter drafter       // nil for none
-	tested  func(*Engine) // tests look at the engine after every step
+	// Amateurs are the models of Request.Contrast. Each must have the
+	// vocabulary of the evaluator, and at least as many sequences and as large
+	// a context. The engine owns them as it does the evaluator.
+	Amateurs []eval.Evaluator
+
+	// Drafts, where not nil, proposes how texts go on, and Rule decides which
+	// of its tokens stand: with [speculative.Coupled], the default, the texts
+	// are those without drafts. Where the memory of the evaluator cannot drop
+	// the end of a sequence, drafting ends by itself. The engine owns both, and
+	// the models that draft, until it is closed.
+	Drafts *speculative.Cascade
+	Rule   speculative.Rule
+
+	tested func(*Engine) // tests look at the engine after every step
 }
 
 // An Engine generates text for many requests at once: all that are under way
@@ -68,26 +87,26 @@ type Options struct {
 // thread. While no request is under way that goroutine is blocked, and an
 // evaluator with a method Idle() has been told so.
 type Engine struct {
-	model   eval.Evaluator
+	models  []*model
+	target  *model      // the first of them
+	limits  eval.Limits // the target's
 	vocab   Vocab
-	limits  eval.Limits
-	chunk   int // see Options.PrefillChunk
 	options Options
 	log     *slog.Logger
 	ends    func() []int32 // the tokens that end a text by the vocabulary
 	stopped chan struct{}  // closed when the loop has ended
 
 	// The loop's own.
-	sequences []sequence
-	live      int    // sequences with a run
-	clock     uint64 // counts releases, for least recently used
-	full      bool   // a run gave up its sequence: seat none until another has ended
-	drafter   drafter
-	noDrafts  bool   // for one step: their rows had no room
-	parts     []part // of the batch
-	prompts   []*run // that are not read yet
-	drafted   int    // rows of the batch that are drafts
-	rows      []eval.Row
+	runs       []*run        // with sequences, the oldest first
+	clock      uint64        // counts releases, for least recently used
+	full       bool          // a run gave up its sequences: seat none until another has ended
+	took       time.Duration // the last evaluation
+	combined   []float32     // see logits
+	verifier   speculative.Verifier
+	maxDrafts  int
+	learns     bool // the drafters want rows of logits
+	noDrafts   bool // for one step: their rows had no room
+	noRollback bool // so that drafts do not pay
 
 	// Shared with the goroutines of the requests. No evaluation and no
 	// sampling happens under mu.
@@ -106,48 +125,66 @@ type Engine struct {
 // New starts an engine. The evaluator must not be used by others until Close
 // has returned; it must be closed after the engine, by whoever made it.
 func New(m eval.Evaluator, v Vocab, o Options) (*Engine, error) {
-	l := m.Limits()
-	if l.Vocab < 1 || l.Sequences < 1 || l.Context < 1 {
-		return nil, fmt.Errorf("generate: the evaluator's limits are %+v: all must be at least 1", l)
-	}
-	if min(l.Batch, l.Outputs) < l.Sequences {
-		return nil, fmt.Errorf("generate: a batch of %d rows, %d of them outputs, for %d sequences: each must have one", l.Batch, l.Outputs, l.Sequences)
-	}
-	largest := l.Batch - (l.Sequences - 1)
-	if o.PrefillChunk < 0 || o.PrefillChunk > largest {
-		return nil, fmt.Errorf("generate: PrefillChunk is %d: it must be in [1, %d], or 0 for the default", o.PrefillChunk, largest)
-	}
-	if o.MaxQueue < 0 {
-		return nil, fmt.Errorf("generate: MaxQueue is %d: it must be at least 0 (no bound)", o.MaxQueue)
-	}
-	if o.Exact {
-		if err := requireExact(m); err != nil {
-			return nil, err
-		}
-	}
 	e := &Engine{
-		model: m, vocab: v, limits: l, options: o,
-		chunk:     o.PrefillChunk,
-		drafter:   o.drafter,
-		log:       o.Logger,
-		stopped:   make(chan struct{}),
-		sequences: make([]sequence, l.Sequences),
-		open:      map[*run]struct{}{},
-	}
-	if e.chunk == 0 {
-		e.chunk = min(512, largest)
+		vocab: v, options: o, log: o.Logger,
+		stopped: make(chan struct{}),
+		open:    map[*run]struct{}{},
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
-	for i := range e.sequences {
-		e.sequences[i].id = i
+	target, err := newModel(m, o.PrefillChunk, e.log)
+	if err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
 	}
-	e.ends = sync.OnceValue(func() []int32 { return endTokens(v, l.Vocab) })
+	if o.MaxQueue < 0 {
+		return nil, fmt.Errorf("generate: MaxQueue is %d: it must be at least 0 (no bound)", o.MaxQueue)
+	}
+	if err := target.hold(o.Held); err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	e.target, e.models, e.limits = target, []*model{target}, target.limits
+	for i, m := range o.Amateurs {
+		amateur, err := newAmateur(m, target, e.log)
+		if err != nil {
+			return nil, fmt.Errorf("generate: amateur %d: %w", i, err)
+		}
+		e.models = append(e.models, amateur)
+	}
+	if o.Exact {
+		for _, m := range e.models {
+			if err := requireExact(m.Evaluator); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if o.Drafts != nil {
+		e.maxDrafts, e.learns = o.Drafts.Controller().Max(), o.Drafts.Learns()
+	}
+	e.combined = make([]float32, target.limits.Vocab)
+	e.ends = sync.OnceValue(func() []int32 { return endTokens(v, target.limits.Vocab) })
 	e.wake = sync.NewCond(&e.mu)
-	e.evalCtx, e.interrupt = context.WithCancelCause(context.Background())
+	e.evalCtx, e.interrupt = newInterrupt()
 	go e.loop()
 	return e, nil
+}
+
+func newInterrupt() (context.Context, context.CancelCauseFunc) {
+	return context.WithCancelCause(context.Background())
+}
+
+// newAmateur checks that a model can follow every text of the target.
+func newAmateur(m eval.Evaluator, target *model, log *slog.Logger) (*model, error) {
+	l, t := m.Limits(), target.limits
+	switch {
+	case l.Vocab != t.Vocab:
+		return nil, fmt.Errorf("a vocabulary of %d tokens, where the target has %d", l.Vocab, t.Vocab)
+	case l.Sequences < t.Sequences:
+		return nil, fmt.Errorf("%d sequences, where the target has %d", l.Sequences, t.Sequences)
+	case l.Context < t.Context:
+		return nil, fmt.Errorf("a context of %d tokens, where the target has %d", l.Context, t.Context)
+	}
+	return newModel(m, min(target.chunk, l.Batch-(l.Sequences-1)), log)
 }
 
 func endTokens(v Vocab, size int) []int32 {

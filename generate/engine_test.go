@@ -352,3 +352,27 @@ func TestTimes(t *testing.T) {
 	assert.GreaterOrEqual(t, s.Wait, time.Second)
 	assert.Zero(t, s.PromptTime)
 }
+
+// What the evaluator holds when the engine starts is not evaluated again.
+func TestHeld(t *testing.T) {
+	m := tablemodel.New(tablemodel.Config{Sequences: 2})
+	var rows []eval.Row
+	for _, x := range prompt(8, 3) {
+		rows = append(rows, eval.Row{Token: x, Seq: 1})
+	}
+	require.NoError(t, m.Eval(t.Context(), rows))
+	e := newEngine(t, m, Options{Held: [][]int32{nil, prompt(8, 3)}})
+	r := greedyFor(prompt(10, 3), 4)
+	o := runRequest(t, t.Context(), e, r)
+	assertSame(t, simulate(tablemodel.Hashed(0), 1024, r), o)
+	assert.Equal(t, 8, o.stats.Cached)
+	e.Close()
+
+	for want, held := range map[string][][]int32{
+		"generate: Held names 3 sequences, and the evaluator has 2": {nil, nil, nil},
+		"generate: Held has 2 tokens for sequence 0, which holds 0": {{1, 2}},
+	} {
+		_, err := New(tablemodel.New(tablemodel.Config{Sequences: 2}), tablemodel.Words(), Options{Held: held})
+		assert.EqualError(t, err, want)
+	}
+}

@@ -34,15 +34,16 @@ func at(call int, f func(ctx context.Context) error) hook {
 	}
 }
 
-// The request of most tests here: a prompt of 10 tokens read in three Evals
-// (4, 4 and 1 tokens), the 11 tokens of the text in one each.
+// The request of most tests here: a prompt of 10 tokens read in three Evals (4,
+// 4 and 2 tokens), the last of which brings the first token of the text; the
+// other 10 take one each.
 func example() Request {
 	return Request{Prompt: prompt(10, 3), MaxTokens: 11, IgnoreEOG: true, Stop: []string{"no such text"}, Sampling: sampler.Default(), Seed: 5}
 }
 
 const (
 	exampleChunk   = 4
-	examplePrompts = 3
+	examplePrompts = 2
 	exampleEvals   = examplePrompts + 11
 )
 
@@ -74,7 +75,7 @@ func TestEvalFails(t *testing.T) {
 			assert.ErrorIs(t, o.err, errBoom)
 			assert.Equal(t, Failed, o.stats.Finish)
 			assertBegins(t, r, max(0, call-examplePrompts), o)
-			assert.Equal(t, []int{0, 4, 8, 9, 10}[min(call, 4)], o.stats.Evaluated)
+			assert.Equal(t, []int{0, 4, 8, 10}[min(call, 3)], o.stats.Evaluated)
 
 			// The engine goes on, and what was evaluated is not evaluated again.
 			again := runRequest(t, t.Context(), e, r)
@@ -187,7 +188,7 @@ func TestNoSlotKeepsTheOrder(t *testing.T) {
 	for i := range 4 {
 		r := example()
 		r.Prompt = prompt(10, i)
-		prompts = append(prompts, r.Prompt[:9])
+		prompts = append(prompts, r.Prompt)
 		group.Go(func() {
 			assertSame(t, simulate(tablemodel.Hashed(0), 1024, r), runRequest(t, t.Context(), e, r))
 		})

@@ -64,7 +64,11 @@ func runRequest(t *testing.T, ctx context.Context, e *Engine, r Request) outcome
 // every step, and is closed at the end of the test.
 func newEngine(t *testing.T, m *tablemodel.Model, o Options) *Engine {
 	t.Helper()
-	o.tested = func(e *Engine) { checkBooks(t, e, m) }
+	var amateurs []*tablemodel.Model
+	for _, a := range o.Amateurs {
+		amateurs = append(amateurs, a.(*tablemodel.Model))
+	}
+	o.tested = func(e *Engine) { checkBooks(t, e, m, amateurs...) }
 	e, err := New(m, tablemodel.Words(), o)
 	require.NoError(t, err)
 	t.Cleanup(e.Close)
@@ -72,32 +76,40 @@ func newEngine(t *testing.T, m *tablemodel.Model, o Options) *Engine {
 }
 
 // checkBooks runs on the engine's goroutine.
-func checkBooks(t *testing.T, e *Engine, m *tablemodel.Model) {
-	live := 0
-	for i := range e.sequences {
-		s := &e.sequences[i]
-		if !slices.Equal(m.Tokens(s.id), s.tokens()) {
-			t.Errorf("sequence %d holds %v, the engine believes %v", s.id, m.Tokens(s.id), s.tokens())
-		}
-		if s.run == nil {
-			continue
-		}
-		live++
-		if s.run.sequence != s {
-			t.Errorf("the run of sequence %d does not know it", i)
-		}
+func checkBooks(t *testing.T, e *Engine, m *tablemodel.Model, amateurs ...*tablemodel.Model) {
+	for n, m := range append([]*tablemodel.Model{m}, amateurs...) {
+		checkSequences(t, e, e.models[n], m)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if live != e.live || e.shared != 0 {
-		t.Errorf("%d live runs, the engine believes %d; %d in an Eval", live, e.live, e.shared)
+	if e.shared != 0 {
+		t.Errorf("%d in an Eval", e.shared)
 	}
 	if len(e.open) < len(e.queue) {
 		t.Errorf("%d runs are queued and %d have not ended", len(e.queue), len(e.open))
 	}
 	for _, r := range e.queue {
-		if r.ended || r.sequence != nil || r.fed != 0 {
-			t.Errorf("a queued run: ended %v, %d tokens fed", r.ended, r.fed)
+		if r.ended || len(r.sequences) > 0 {
+			t.Errorf("a queued run: ended %v, %d sequences", r.ended, len(r.sequences))
+		}
+	}
+	for _, r := range e.runs {
+		for i, b := range e.beginnings(r) {
+			if s := r.sequences[i]; s.model != b.model || s.run != r || !slices.Equal(s.text, b.text) {
+				t.Errorf("sequence %d of a run: text %v, want %v", i, s.text, b.text)
+			}
+		}
+	}
+}
+
+func checkSequences(t *testing.T, e *Engine, m *model, table *tablemodel.Model) {
+	for i := range m.sequences {
+		s := &m.sequences[i]
+		if !slices.Equal(table.Tokens(s.id), s.held()) {
+			t.Errorf("sequence %d holds %v, the engine believes %v", s.id, table.Tokens(s.id), s.held())
+		}
+		if s.run != nil && (!slices.Contains(s.run.sequences, s) || !slices.Contains(e.runs, s.run)) {
+			t.Errorf("the run of sequence %d does not know it", i)
 		}
 	}
 }

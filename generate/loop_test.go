@@ -10,6 +10,7 @@ import (
 	"github.com/sortes-llm/sortes/eval"
 	"github.com/sortes-llm/sortes/internal/tablemodel"
 	"github.com/sortes-llm/sortes/sampler"
+	"github.com/sortes-llm/sortes/speculative"
 )
 
 // shape counts the rows of each sequence in a batch.
@@ -21,8 +22,7 @@ func shape(rows []eval.Row, sequences int) []int {
 	return n
 }
 
-// A prompt is read in chunks, its last token in a batch of its own, and only
-// that one has logits.
+// A prompt is read in chunks, and only its last token has logits.
 func TestPrefillChunks(t *testing.T) {
 	var shapes [][]int
 	var outputs []int
@@ -44,12 +44,14 @@ func TestPrefillChunks(t *testing.T) {
 	}
 	text := func(n, salt int) []int32 { return prompt(n+1, salt)[1:] } // without the BOS that all share
 	read(text(20, 1))
-	assert.Equal(t, [][]int{{8}, {8}, {3}, {1}, {1}}, shapes)
-	assert.Equal(t, []int{0, 0, 0, 1, 1}, outputs)
+	assert.Equal(t, [][]int{{8}, {8}, {4}, {1}}, shapes)
+	assert.Equal(t, []int{0, 0, 1, 1}, outputs)
+	read(text(16, 8))
+	assert.Equal(t, [][]int{{8}, {8}, {1}}, shapes)
 	read(text(17, 2))
 	assert.Equal(t, [][]int{{8}, {8}, {1}, {1}}, shapes)
 	read(text(2, 3))
-	assert.Equal(t, [][]int{{1}, {1}, {1}}, shapes)
+	assert.Equal(t, [][]int{{2}, {1}}, shapes)
 	read(text(1, 4))
 	assert.Equal(t, [][]int{{1}, {1}}, shapes)
 
@@ -57,7 +59,7 @@ func TestPrefillChunks(t *testing.T) {
 	// would have ended without it.
 	read(text(13, 5))
 	read(join(text(12, 5), text(10, 7)))
-	assert.Equal(t, [][]int{{4}, {5}, {1}, {1}}, shapes)
+	assert.Equal(t, [][]int{{4}, {6}, {1}}, shapes)
 }
 
 // A prompt beside others is cut where it is cut alone; no text waits for it.
@@ -85,14 +87,13 @@ func TestPrefillInCompany(t *testing.T) {
 	}
 	e.Close()
 	assert.Equal(t, [][]int{
-		{1, 0, 0}, // the prompt's first token
+		{2, 0, 0}, // the first prompt
 		{1, 0, 0},
 		{1, 8, 0}, // the older prompt has the chunk
 		{1, 8, 0},
-		{1, 3, 0}, // the younger one's 8 do not fit beside its last 3
-		{1, 1, 8},
-		{1, 0, 5},
-		{1, 0, 1},
+		{1, 4, 0}, // the younger one's 8 do not fit beside its last 4
+		{1, 0, 8},
+		{1, 0, 6},
 		{1, 0, 0},
 		{1, 0, 0},
 	}, shapes)
@@ -105,9 +106,20 @@ type oracle struct {
 	asked    []int
 }
 
-func (d *oracle) draft(history []int32, n int) []int32 {
+// drafts makes a drafter one that is asked for as much as there is room for.
+func drafts(d speculative.Drafter) *speculative.Cascade {
+	c, err := speculative.NewCascade(speculative.ControllerOptions{Max: 64, Fixed: true}, d)
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+func (d *oracle) End(int) {}
+
+func (d *oracle) Draft(_ context.Context, text speculative.Text, n int) (speculative.Draft, error) {
 	d.asked = append(d.asked, n)
-	tokens := slices.Clone(history)
+	tokens := slices.Clone(text.History)
 	row := make([]float32, len(tablemodel.Pieces))
 	for range min(n, 5) {
 		tablemodel.Hashed(0)(row, tokens)
@@ -117,7 +129,7 @@ func (d *oracle) draft(history []int32, n int) []int32 {
 		}
 		tokens = append(tokens, id)
 	}
-	return tokens[len(history):]
+	return speculative.Draft{Tokens: tokens[len(text.History):]}, nil
 }
 
 // Drafts change the number of rounds and nothing else.
@@ -135,7 +147,7 @@ func TestDraftsChangeNothing(t *testing.T) {
 		} {
 			c.Context = 64
 			m := tablemodel.New(c)
-			e := newEngine(t, m, Options{drafter: &oracle{mistakes: mistakes}})
+			e := newEngine(t, m, Options{Drafts: drafts(&oracle{mistakes: mistakes})})
 			for i, o := range runAll(t, e, all) {
 				assertSame(t, simulate(tablemodel.Hashed(0), 64, all[i]), o, "request %d, mistakes %d, %+v", i, mistakes, c)
 			}
@@ -147,11 +159,11 @@ func TestDraftsChangeNothing(t *testing.T) {
 func TestDraftsSaveRounds(t *testing.T) {
 	m := tablemodel.New(tablemodel.Config{})
 	d := &oracle{}
-	e := newEngine(t, m, Options{drafter: d})
+	e := newEngine(t, m, Options{Drafts: drafts(d)})
 	r := greedyFor(prompt(10, 3), 21)
 	assertSame(t, simulate(tablemodel.Hashed(0), 1024, r), runRequest(t, t.Context(), e, r))
-	assert.Equal(t, []int{9, 6, 6, 6, 3}, m.Counters().Batches, "9 of the prompt; 3 rounds of 6 tokens, one of 3")
-	assert.Equal(t, []int{20, 14, 8, 2}, d.asked, "a round adds one token to its drafts")
+	assert.Equal(t, []int{10, 6, 6, 6, 2}, m.Counters().Batches, "the prompt; 3 rounds of 6 tokens, one of 2")
+	assert.Equal(t, []int{19, 13, 7, 1}, d.asked, "a round adds one token to its drafts")
 	assert.Zero(t, m.Counters().Truncates-1, "nothing to drop: the one call is the request's own")
 }
 
@@ -159,13 +171,13 @@ func TestDraftsSaveRounds(t *testing.T) {
 func TestDraftsAtTheContextsEnd(t *testing.T) {
 	m := tablemodel.New(tablemodel.Config{Context: 16})
 	d := &oracle{}
-	e := newEngine(t, m, Options{drafter: d})
+	e := newEngine(t, m, Options{Drafts: drafts(d)})
 	r := greedyFor(prompt(10, 3), 0)
 	o := runRequest(t, t.Context(), e, r)
 	assertSame(t, simulate(tablemodel.Hashed(0), 16, r), o)
 	assert.Equal(t, ContextFull, o.stats.Finish)
-	// 10 tokens: 6 free cells. 16 tokens: none, but the last one needs no cell.
-	assert.Equal(t, []int{6}, d.asked)
+	// 11 tokens: 5 free cells. 16 or 17 tokens: none, but the last one needs no cell.
+	assert.Equal(t, []int{5}, d.asked)
 	assert.Len(t, o.tokens, 7)
 }
 
@@ -185,18 +197,18 @@ func TestDraftsWithoutRoom(t *testing.T) {
 	}
 	m := tablemodel.New(tablemodel.Config{OnEval: full})
 	d := &oracle{}
-	e := newEngine(t, m, Options{drafter: d})
+	e := newEngine(t, m, Options{Drafts: drafts(d)})
 	r := greedyFor(prompt(10, 3), 21)
 	assertSame(t, simulate(tablemodel.Hashed(0), 1024, r), runRequest(t, t.Context(), e, r))
-	assert.Len(t, d.asked, 20, "the next round tries again; the last one needs none")
+	assert.Len(t, d.asked, 19, "the next round tries again; the first and the last have none")
 }
 
 // A memory that cannot drop drafts gets no more of them.
 func TestDraftsWithoutRollback(t *testing.T) {
 	m := tablemodel.New(tablemodel.Config{NoRollback: true})
-	d := &oracle{mistakes: 16}
-	e := newEngine(t, m, Options{drafter: d})
+	d := &oracle{mistakes: 17}
+	e := newEngine(t, m, Options{Drafts: drafts(d)})
 	r := greedyFor(prompt(10, 3), 21)
 	assertSame(t, simulate(tablemodel.Hashed(0), 1024, r), runRequest(t, t.Context(), e, r))
-	assert.Equal(t, []int{20, 14}, d.asked, "the first round is all right, the second is not")
+	assert.Equal(t, []int{19, 13}, d.asked, "the first draft is all right, the second is not")
 }

@@ -37,6 +37,18 @@ type Request struct {
 	Sampling sampler.Config
 	Seed     uint64
 
+	// Contrast, where not nil, takes the logits of all Options.Amateurs, of
+	// which there must be one, from the target's: contrastive decoding. The
+	// amateurs read the same text, and their logits are used as they are.
+	Contrast *sampler.Contrast
+
+	// Guidance, where not nil, leads away from what would follow another
+	// prompt: classifier-free guidance. Contrast applies to what it gives.
+	Guidance *Guidance
+
+	// NoDrafts generates without Options.Drafts.
+	NoDrafts bool
+
 	// Stop ends the text before the first of these strings that is complete
 	// (of several that are complete at the same byte, before the longest).
 	// They are compared with the bytes of the tokens; none may be empty. No
@@ -71,8 +83,9 @@ type Request struct {
 	Stats *Stats
 }
 
-// check reports what is wrong with a request for a model of these limits.
-func (r Request) check(l eval.Limits) error {
+// check reports what is wrong with a request for a target of these limits and so
+// many amateurs.
+func (r Request) check(l eval.Limits, amateurs int) error {
 	switch {
 	case len(r.Prompt) == 0:
 		return fmt.Errorf("generate: the prompt is empty: it needs at least one token")
@@ -84,6 +97,19 @@ func (r Request) check(l eval.Limits) error {
 		return fmt.Errorf("generate: TopLogProbs is %d: it must be in [0, %d]", r.TopLogProbs, l.Vocab)
 	case r.TraceTop < 0 || r.TraceTop > l.Vocab:
 		return fmt.Errorf("generate: TraceTop is %d: it must be in [0, %d]", r.TraceTop, l.Vocab)
+	}
+	if r.Contrast != nil {
+		if amateurs == 0 {
+			return fmt.Errorf("generate: contrast needs a model in Options.Amateurs, and there is none")
+		}
+		if err := r.Contrast.Check(); err != nil {
+			return fmt.Errorf("generate: %w", err)
+		}
+	}
+	if r.Guidance != nil {
+		if err := r.Guidance.check(l); err != nil {
+			return err
+		}
 	}
 	for i, t := range r.Prompt {
 		if t < 0 || int(t) >= l.Vocab {

@@ -50,7 +50,7 @@ func TestSamplersWithAState(t *testing.T) {
 		for _, mistakes := range []int{-1, 0, 3} {
 			var o Options
 			if mistakes >= 0 {
-				o.drafter = &oracle{mistakes: mistakes}
+				o.Drafts = drafts(&oracle{mistakes: mistakes})
 			}
 			e := newEngine(t, tablemodel.New(c), o)
 			for range 2 { // the second time with the state that the first might have left
@@ -70,7 +70,7 @@ func TestDraftsWithMirostat(t *testing.T) {
 			dst[i] *= 4
 		}
 	}})
-	e := newEngine(t, m, Options{drafter: &oracle{}})
+	e := newEngine(t, m, Options{Drafts: drafts(&oracle{})})
 	r := withState()[0]
 	o := runRequest(t, t.Context(), e, r)
 	assertSame(t, simulate(func(dst []float32, prefix []int32) {

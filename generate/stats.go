@@ -1,6 +1,10 @@
 package generate
 
-import "time"
+import (
+	"time"
+
+	"github.com/sortes-llm/sortes/speculative"
+)
 
 // A FinishReason says why a text ended.
 type FinishReason string
@@ -37,6 +41,9 @@ type Stats struct {
 	Wait         time.Duration
 	PromptTime   time.Duration
 	GenerateTime time.Duration
+
+	// Drafts says what Options.Drafts did, from round to round.
+	Drafts speculative.Stats
 
 	Finish   FinishReason
 	EndToken int32  // the end token, where Finish is EndToken

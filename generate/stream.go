@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sortes-llm/sortes/sampler"
+	"github.com/sortes-llm/sortes/speculative"
 )
 
 // Stream returns the tokens of one text, as they are generated. It returns a
@@ -87,12 +88,17 @@ type run struct {
 	sampler *sampler.Sampler
 
 	// The loop's own, once submitted.
-	ticket   uint64        // runs are served in this order
-	tokens   []int32       // the prompt and what was generated
-	sequence *sequence     // nil while queued
-	fed      int           // tokens[:fed] are in the sequence
-	dist     sampler.Dist  // what the last token was drawn from, for PostSampling
-	trace    sampler.Trace // how it was chosen, for Trace
+	ticket    uint64        // runs are served in this order
+	tokens    []int32       // the prompt and what was generated
+	sequences []*sequence   // see beginnings; none while queued
+	round     bool          // the step brings it new tokens
+	dist      sampler.Dist  // what the last token was drawn from, for PostSampling
+	trace     sampler.Trace // how it was chosen, for Trace
+	history   []int32       // scratch
+
+	drafting bool // the round was planned with Options.Drafts
+	draft    speculative.Draft
+	report   speculative.Round
 
 	// Guarded by Engine.mu. The loop writes none of it once ended is set.
 	ready  *sync.Cond // out has tokens, or the run has ended
@@ -110,7 +116,7 @@ func (e *Engine) start(ctx context.Context, request Request) (*run, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("generate: %w", context.Cause(ctx))
 	}
-	if err := request.check(e.limits); err != nil {
+	if err := request.check(e.limits, len(e.options.Amateurs)); err != nil {
 		return nil, err
 	}
 	s, err := sampler.New(e.sampling(request))

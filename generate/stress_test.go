@@ -42,7 +42,7 @@ func TestStress(t *testing.T) {
 		})
 		o := Options{}
 		if random.IntN(2) == 0 {
-			o.drafter = &oracle{mistakes: 1 + random.IntN(6)}
+			o.Drafts = drafts(&oracle{mistakes: 1 + random.IntN(6)})
 		}
 		e := newEngine(t, m, o)
 		all := requests(40)

@@ -23,6 +23,9 @@ type Token struct {
 	// belong to the vocabulary and must not be changed.
 	Bytes []byte
 
+	// Drafted is whether the token was proposed by Options.Drafts.
+	Drafted bool
+
 	// LogProb is the natural logarithm of the probability that the model
 	// gave to the token, of the whole vocabulary, before temperature and
 	// filters. 0 unless Request.LogProbs asks for it.

@@ -140,12 +140,11 @@ func (c *Cascade) Learn(slot int, context []int32, logits []float32) {
 	}
 }
 
-// End tells all drafters that the text in a slot is over, and returns its
-// statistics.
-func (c *Cascade) End(slot int) Stats {
+// End tells all drafters and the controller that the text in a slot is over.
+func (c *Cascade) End(slot int) {
 	for i, d := range c.drafters {
 		d.End(slot)
 		delete(c.failed[i], slot)
 	}
-	return c.controller.End(slot)
+	c.controller.End(slot)
 }

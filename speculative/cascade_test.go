@@ -115,8 +115,8 @@ func TestCascadeNeedsDrafters(t *testing.T) {
 // Two rounds, worked by hand.
 func TestStats(t *testing.T) {
 	var s Stats
-	s.count(Round{Drafter: 1, Drafted: 3, Accepted: 1, Draft: 1, Verify: 2, Sampling: 3, Rest: 4})
-	s.count(Round{Verify: 10})
+	s.Count(Round{Drafter: 1, Drafted: 3, Accepted: 1, Draft: 1, Verify: 2, Sampling: 3, Rest: 4})
+	s.Count(Round{Verify: 10})
 	s.Plain = 30
 	want := Stats{
 		Rounds: 2, Drafts: 1, Tokens: 3,

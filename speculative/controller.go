@@ -25,10 +25,10 @@ import (
 // and for each text, when it is known how many drafts stood:
 //
 //	round.Accepted, round.Verify, round.Sampling, round.Rest = ...
-//	controller.Observe(round)
+//	stats.Count(controller.Observe(round))
 //
 // Evaluations with pieces of prompts need not be told: their times say little
-// about rounds. Cascade.End with the text's end returns its statistics.
+// about rounds. Cascade.End follows the text's end.
 //
 // If cascade.Learns(), cascade.Learn hands over the logits of each row.
 //
@@ -123,6 +123,10 @@ type Round struct {
 	Verify   time.Duration // the text's share of the evaluation
 	Sampling time.Duration // choosing the tokens
 	Rest     time.Duration
+
+	// Plain is the estimated time that as many tokens take without drafts.
+	// Observe says it.
+	Plain time.Duration
 }
 
 // A Controller decides for each round of each text which drafter drafts how
@@ -161,7 +165,6 @@ type textControl struct {
 	trial    bool    // the round under way is one
 	batch    Batch
 	expected float64 // drafts to stand of the offer taken
-	stats    Stats
 }
 
 // reliance compares what an Estimator said would stand with what stood.
@@ -378,13 +381,12 @@ func (c *Controller) Evaluated(rows int, took time.Duration) {
 	c.target.observe(rows, took.Seconds())
 }
 
-// Observe takes in how a round went.
-func (c *Controller) Observe(r Round) {
+// Observe takes in how a round went, and returns it with Plain.
+func (c *Controller) Observe(r Round) Round {
 	t := c.text(r.Slot)
 	step := c.evaluation(t.batch.Rows + 1)
 	token := step / float64(max(1, t.batch.Texts))
-	t.stats.count(r)
-	t.stats.Plain += time.Duration(float64(r.Accepted+1) * token * float64(time.Second))
+	r.Plain = time.Duration(float64(r.Accepted+1) * token * float64(time.Second))
 	t.plain += float64(r.Accepted+1) * token
 
 	for i := range t.trust {
@@ -403,7 +405,7 @@ func (c *Controller) Observe(r Round) {
 		for d := range t.behind {
 			t.behind[d] = true
 		}
-		return
+		return r
 	}
 	price := max(0, c.evaluation(t.batch.Rows+1+r.Drafted)-step)
 	if r.Offered {
@@ -416,6 +418,7 @@ func (c *Controller) Observe(r Round) {
 		t.behind[d] = d != r.Drafter || r.Accepted == r.Drafted
 	}
 	t.debt = max(t.debt+price-float64(r.Accepted)*token, -credit*token)
+	return r
 }
 
 // learn takes in a round whose draft was asked for, and returns what the draft
@@ -444,13 +447,9 @@ func (c *Controller) learn(t *textControl, r Round) float64 {
 	return c.drafting(d, r.Drafted, behind)
 }
 
-// End ends the text in a slot and returns its statistics.
-func (c *Controller) End(slot int) Stats {
-	t := c.text(slot)
-	c.texts[slot] = nil
-	return t.stats
+// End ends the text in a slot.
+func (c *Controller) End(slot int) {
+	if slot < len(c.texts) {
+		c.texts[slot] = nil
+	}
 }
-
-// Stats returns the statistics so far of the text in a slot. What it returns
-// must not be changed, and is valid until the next Observe.
-func (c *Controller) Stats(slot int) Stats { return c.text(slot).stats }

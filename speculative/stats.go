@@ -84,14 +84,15 @@ func (s *Stats) Merge(o Stats) {
 	}
 }
 
-// count takes in a round.
-func (s *Stats) count(r Round) {
+// Count adds a round that a [Controller] has observed.
+func (s *Stats) Count(r Round) {
 	s.Rounds++
 	s.Tokens += r.Accepted + 1
 	s.Draft += r.Draft
 	s.Verify += r.Verify
 	s.Sampling += r.Sampling
 	s.Rest += r.Rest
+	s.Plain += r.Plain
 	if r.Drafted == 0 {
 		return
 	}

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/sortes-llm/sortes/eval"
 	"github.com/sortes-llm/sortes/generate"
 	"github.com/sortes-llm/sortes/llama"
 )
@@ -95,9 +94,6 @@ func (a *app) generate(o *options) error {
 	if limit := session.Limits().Context; len(tokens) > limit {
 		return fmt.Errorf("the prompt has %d tokens and the context holds %d: shorten it, or choose a larger context with -c", len(tokens), limit)
 	}
-	if err := cache.fit(tokens); err != nil {
-		return err
-	}
 
 	config.PromptLen = len(tokens)
 	o.noteContext(session.Limits().Context)
@@ -132,26 +128,27 @@ func (a *app) generate(o *options) error {
 		return err
 	}
 	out := a.newOutput(o, model.Vocab())
-	ids, err := a.stream(o, cache.evaluator(), model.Vocab(), request, text, out)
+	ids, err := a.stream(o, session, cache.held, request, text, out)
 	err = errors.Join(err, trace.close())
 	if stats.Finish != "" {
-		stats.Cached += cache.shared
-		stats.Evaluated = max(0, stats.Evaluated-cache.shared)
 		err = a.finish(o, out, newSummary(stats, loadTime), err)
 	}
 	return errors.Join(err, cache.save(append(tokens, ids...), len(tokens)))
 }
 
 // stream writes the text of a request as it is generated, and returns its
-// tokens.
-func (a *app) stream(o *options, model eval.Evaluator, v *llama.Vocab, request generate.Request, text string, out output) ([]int32, error) {
+// tokens. The session holds the tokens held already.
+func (a *app) stream(o *options, session *llama.Session, held []int32, request generate.Request, text string, out output) ([]int32, error) {
 	log := slog.New(a.log)
+	v := session.Model().Vocab()
 	words := generate.Vocab(v)
 	if o.special {
 		words = vocabWithControl{v}
 	}
-	chunk := min(o.session.Microbatch, model.Limits().Batch) // what the model evaluates at once
-	engine, err := generate.New(model, words, generate.Options{Exact: o.session.Exact, PrefillChunk: chunk, Logger: log})
+	chunk := min(o.session.Microbatch, session.Limits().Batch) // what the model evaluates at once
+	engine, err := generate.New(session, words, generate.Options{
+		Exact: o.session.Exact, PrefillChunk: chunk, Held: [][]int32{held}, Logger: log,
+	})
 	if err != nil {
 		return nil, err
 	}

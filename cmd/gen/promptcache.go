@@ -21,8 +21,7 @@ type promptCache struct {
 	readOnly bool
 	session  *llama.Session
 
-	held   []int32 // what the file had
-	shared int     // tokens of the prompt that the session holds already
+	held []int32 // what the file had
 }
 
 // load brings the session to what the file holds. A file that is missing or
@@ -55,29 +54,6 @@ func (c *promptCache) promptTokens(v *llama.Vocab, text string) ([]int32, error)
 		return slices.Clone(c.held), nil
 	}
 	return promptTokens(v, text)
-}
-
-// fit leaves in the session what the prompt begins with. The last token is
-// always evaluated again, for its logits are not kept.
-func (c *promptCache) fit(prompt []int32) error {
-	for c.shared < min(len(c.held), len(prompt)-1) && c.held[c.shared] == prompt[c.shared] {
-		c.shared++
-	}
-	err := c.session.Truncate(0, c.shared)
-	if errors.Is(err, eval.ErrNoRollback) {
-		c.shared = 0
-		err = c.session.Truncate(0, 0)
-	}
-	return err
-}
-
-// evaluator returns the session for an engine that knows nothing of what it
-// holds.
-func (c *promptCache) evaluator() eval.Evaluator {
-	if c.shared == 0 {
-		return c.session
-	}
-	return &filledSession{Session: c.session, left: c.shared}
 }
 
 // save writes the file anew: tokens are the text, the first of them prompt.
@@ -119,29 +95,3 @@ func (c *promptCache) save(tokens []int32, prompt int) error {
 	}
 	return nil
 }
-
-// A filledSession hides that sequence 0 of a session holds the beginning of
-// the first prompt already: rows of that are not evaluated again.
-type filledSession struct {
-	*llama.Session
-	left    int // tokens held that nobody has asked for yet
-	skipped int // rows of the last Eval
-}
-
-func (s *filledSession) Len(seq int) int { return s.Session.Len(seq) - s.left }
-
-func (s *filledSession) Truncate(seq, n int) error { return s.Session.Truncate(seq, n+s.left) }
-
-func (s *filledSession) Eval(ctx context.Context, rows []eval.Row) error {
-	skip := min(s.left, len(rows))
-	if skip < len(rows) {
-		if err := s.Session.Eval(ctx, rows[skip:]); err != nil {
-			return err
-		}
-	}
-	s.left -= skip
-	s.skipped = skip
-	return nil
-}
-
-func (s *filledSession) Logits(i int) []float32 { return s.Session.Logits(i - s.skipped) }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,11 +17,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sortes-llm/sortes/eval"
 	"github.com/sortes-llm/sortes/generate"
 	"github.com/sortes-llm/sortes/internal/gguf"
 	"github.com/sortes-llm/sortes/internal/tinymodel"
-	"github.com/sortes-llm/sortes/llama"
 )
 
 var statistics = regexp.MustCompile(`(?m)^prompt: (\d+) tokens(?: \((?:(\d+) from the cache)?(?:, )?(?:\d+ evaluated)?\))?, [0-9.]+ tokens/s; ` +
@@ -494,40 +491,6 @@ func TestPromptCacheOfThePromptAlone(t *testing.T) {
 	left, err := filepath.Glob(file + ".*")
 	require.NoError(t, err)
 	assert.Empty(t, left, "no file of an unfinished save stays")
-}
-
-// TestFilledSession: rows that are held are not evaluated, whatever else is in
-// the batch.
-func TestFilledSession(t *testing.T) {
-	ctx := context.Background()
-	m, err := llama.Open(ctx, tiny, llama.ModelOptions{})
-	require.NoError(t, err)
-	defer m.Close()
-	open := func() *llama.Session {
-		s, err := m.NewSession(llama.SessionOptions{Context: 256, Threads: 1})
-		require.NoError(t, err)
-		return s
-	}
-	var rows []eval.Row
-	for id := range int32(6) {
-		rows = append(rows, eval.Row{Token: tinymodel.Byte + id, Output: id == 5})
-	}
-	plain, filled := open(), open()
-	defer plain.Close()
-	defer filled.Close()
-	require.NoError(t, plain.Eval(ctx, rows))
-	require.NoError(t, filled.Eval(ctx, rows[:4]))
-
-	s := &filledSession{Session: filled, left: 4}
-	assert.Equal(t, 0, s.Len(0))
-	require.NoError(t, s.Truncate(0, 0))
-	require.NoError(t, s.Eval(ctx, rows[:1]))
-	assert.Equal(t, 1, s.Len(0))
-	require.NoError(t, s.Eval(ctx, rows[1:]))
-	assert.Equal(t, 6, s.Len(0))
-	assert.InDeltaSlice(t, plain.Logits(5), s.Logits(4), 1e-3)
-	require.NoError(t, s.Truncate(0, 0))
-	assert.Equal(t, 0, s.Session.Len(0))
 }
 
 func atoi(t *testing.T, s string) (n int) {
