@@ -35,6 +35,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 // Implemented in log.go.
 extern "C" void sortesLog(int32_t level, char * text);
@@ -396,6 +397,97 @@ bool srt_add_rpc_server(const char * endpoint, srt_fault * fault) {
 void srt_device_memory(ggml_backend_dev_t dev, size_t * free, size_t * total, srt_fault * fault) {
     fence(fault, [&] { ggml_backend_dev_memory(dev, free, total); });
 }
+
+// ---- llama.cpp's sampler chain -------------------------------------------
+
+srt_sampler * srt_sampler_new(int32_t n_vocab) {
+    srt_sampler * s = static_cast<srt_sampler *>(std::calloc(1, sizeof(srt_sampler)));
+    if (s == nullptr) {
+        return nullptr;
+    }
+    s->room = static_cast<llama_token_data *>(std::calloc((size_t) n_vocab, sizeof(llama_token_data)));
+    fence(&s->fault, [&] { s->chain = llama_sampler_chain_init(llama_sampler_chain_default_params()); });
+    if (s->room == nullptr || s->chain == nullptr) {
+        srt_sampler_free(s);
+        return nullptr;
+    }
+    return s;
+}
+
+void srt_sampler_free(srt_sampler * s) {
+    fence(&s->fault, [&] { llama_sampler_free(s->chain); });
+    std::free(s->room);
+    std::free(s);
+}
+
+bool srt_sampler_add(srt_sampler * s, const char * name, int32_t n_vocab, const double * v, size_t n) {
+    return fenced<bool>(false, &s->fault, [&] {
+        const auto is = [&](const char * other) { return std::strcmp(name, other) == 0; };
+        const auto f  = [&](size_t i) { return (float) v[i]; };
+        const auto i  = [&](size_t k) { return (int32_t) v[k]; };
+        const auto u  = [&](size_t k) { return (uint32_t) v[k]; };
+        struct llama_sampler * added = nullptr;
+        if (is("greedy")) {
+            added = llama_sampler_init_greedy();
+        } else if (is("dist")) {
+            added = llama_sampler_init_dist(u(0));
+        } else if (is("top_k")) {
+            added = llama_sampler_init_top_k(i(0));
+        } else if (is("top_p")) {
+            added = llama_sampler_init_top_p(f(0), u(1));
+        } else if (is("min_p")) {
+            added = llama_sampler_init_min_p(f(0), u(1));
+        } else if (is("typical")) {
+            added = llama_sampler_init_typical(f(0), u(1));
+        } else if (is("temp")) {
+            added = llama_sampler_init_temp(f(0));
+        } else if (is("temp_ext")) {
+            added = llama_sampler_init_temp_ext(f(0), f(1), f(2));
+        } else if (is("xtc")) {
+            added = llama_sampler_init_xtc(f(0), f(1), u(2), u(3));
+        } else if (is("top_n_sigma")) {
+            added = llama_sampler_init_top_n_sigma(f(0));
+        } else if (is("mirostat")) {
+            added = llama_sampler_init_mirostat(n_vocab, u(0), f(1), f(2), i(3));
+        } else if (is("mirostat_v2")) {
+            added = llama_sampler_init_mirostat_v2(u(0), f(1), f(2));
+        } else if (is("penalties")) {
+            added = llama_sampler_init_penalties(n_vocab, i(0), f(1), f(2), f(3));
+        } else if (is("dry")) {
+            added = llama_sampler_init_dry(nullptr, f(0), f(1), i(2), i(3), nullptr, 0);
+        } else if (is("adaptive_p")) {
+            added = llama_sampler_init_adaptive_p(f(0), f(1), u(2));
+        } else if (is("logit_bias")) {
+            std::vector<llama_logit_bias> biases;
+            for (size_t k = 0; k + 1 < n; k += 2) {
+                biases.push_back({i(k), f(k + 1)});
+            }
+            added = llama_sampler_init_logit_bias(n_vocab, (int32_t) biases.size(), biases.data());
+        }
+        if (added != nullptr) {
+            llama_sampler_chain_add(s->chain, added);
+        }
+        return added != nullptr;
+    });
+}
+
+void srt_sampler_apply(srt_sampler * s, const float * logits, int32_t n_vocab) {
+    for (int32_t i = 0; i < n_vocab; i++) {
+        s->room[i] = llama_token_data{i, logits[i], 0.0f};
+    }
+    s->candidates = llama_token_data_array{s->room, (size_t) n_vocab, -1, false};
+    fence(&s->fault, [&] { llama_sampler_apply(s->chain, &s->candidates); });
+}
+
+void srt_sampler_accept(srt_sampler * s, llama_token token) {
+    fence(&s->fault, [&] { llama_sampler_accept(s->chain, token); });
+}
+
+void srt_sampler_reset(srt_sampler * s) {
+    fence(&s->fault, [&] { llama_sampler_reset(s->chain); });
+}
+
+// ---- for tests -----------------------------------------------------------
 
 void srt_fail(int32_t kind, srt_fault * fault) {
     fence(fault, [&] {

@@ -126,6 +126,26 @@ int32_t                     srt_adapters_set(struct llama_context * ctx, struct 
 bool srt_add_rpc_server(const char * endpoint, srt_fault * fault);
 void srt_device_memory(ggml_backend_dev_t dev, size_t * free, size_t * total, srt_fault * fault);
 
+// llama.cpp's own sampler chain, for comparisons, with the candidates it works on.
+typedef struct {
+    struct llama_sampler       * chain;
+    llama_token_data           * room;       // of the whole vocabulary
+    llama_token_data_array       candidates; // what the last apply left; its data lies in room
+    srt_fault                    fault;
+} srt_sampler;
+
+srt_sampler * srt_sampler_new(int32_t n_vocab);
+void          srt_sampler_free(srt_sampler * s);
+
+// Adds a sampler by name; false for an unknown one. The values, n of them, are
+// checked by the caller.
+bool srt_sampler_add(srt_sampler * s, const char * name, int32_t n_vocab, const double * v, size_t n);
+
+// Fills the candidates from a row of logits and applies the chain.
+void srt_sampler_apply(srt_sampler * s, const float * logits, int32_t n_vocab);
+void srt_sampler_accept(srt_sampler * s, llama_token token);
+void srt_sampler_reset(srt_sampler * s);
+
 // For tests of the fence: fails the way the kind says, inside a fence.
 void srt_fail(int32_t kind, srt_fault * fault);
 
