@@ -114,6 +114,9 @@ func NewNativeSampler(vocabulary int, steps ...NativeStep) (*NativeSampler, erro
 	return s, nil
 }
 
+// Vocabulary returns how many logits a row has.
+func (s *NativeSampler) Vocabulary() int { return s.vocabulary }
+
 func (s *NativeSampler) ptr() *C.srt_sampler {
 	if s.handle == nil {
 		panic("llama: native sampler used after Close")
