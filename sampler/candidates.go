@@ -161,6 +161,20 @@ func (c *Candidates) Max() float32 {
 	return best
 }
 
+// count returns the number of candidates.
+func (c *Candidates) count() int {
+	if c.listed {
+		return len(c.list)
+	}
+	n := 0
+	for _, v := range c.row {
+		if v != negInf {
+			n++
+		}
+	}
+	return n
+}
+
 // Keep removes the candidates that keep does not want.
 func (c *Candidates) Keep(keep func(Candidate) bool) {
 	c.expand()
@@ -280,13 +294,18 @@ func (c *Candidates) listAbove(bound float64) {
 	}
 	c.listed, c.sorted = true, false
 	list := c.list[:0]
-	for i := nextAbove(c.row, 0, floor); i < len(c.row); i = nextAbove(c.row, i+1, floor) {
-		v := c.row[i]
-		if !(v <= math.MaxFloat32) {
-			c.fail(logitError(i, v))
-			return
+	var ids [512]int32
+	for next := 0; next < len(c.row); {
+		var found []int32
+		found, next = collectAbove(ids[:0], c.row, next, floor)
+		for _, id := range found {
+			v := c.row[id]
+			if !(v <= math.MaxFloat32) {
+				c.fail(logitError(int(id), v))
+				return
+			}
+			list = append(list, Candidate{id, v})
 		}
-		list = append(list, Candidate{int32(i), v})
 	}
 	c.list = list
 }
@@ -341,7 +360,7 @@ func (c *Candidates) weigh() float64 {
 	top, inv, total := float64(c.Max()), 1/c.temp, 0.0
 	c.weights = c.weights[:0]
 	for _, x := range c.list {
-		w := math.Exp((float64(x.Logit) - top) * inv)
+		w := expOf((float64(x.Logit) - top) * inv)
 		c.weights = append(c.weights, w)
 		total += w
 	}
@@ -437,13 +456,18 @@ func (c *Candidates) drawInverse(u float64) int32 {
 
 // drawList returns the winner of the draw among the list.
 func (c *Candidates) drawList(k key) int32 {
-	best, top := c.list[0], c.score(c.list[0].Logit)+k.gumbel(c.list[0].ID)
-	for _, x := range c.list[1:] {
-		if s := c.score(x.Logit) + k.gumbel(x.ID); s > top || s == top && x.ID < best.ID {
-			best, top = x, s
+	best, top, f := int32(-1), math.Inf(-1), newFence(c.temp)
+	for _, x := range c.list {
+		bits := k.bits(x.ID)
+		if !f.admits(x.Logit, bits) {
+			continue
+		}
+		if s := c.score(x.Logit) + gumbelOf(uniformOf(bits)); s > top || s == top && x.ID < best {
+			best, top = x.ID, s
+			f.raise(top)
 		}
 	}
-	return best.ID
+	return best
 }
 
 // drawRow returns the winner of the draw among the whole row. Only for tokens

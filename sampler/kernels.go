@@ -2,12 +2,35 @@ package sampler
 
 import "math"
 
-// The loops over a whole row. Each is a function of its arguments alone, so
-// that another implementation can take its place.
+// The loops over a whole row. Each is a function of its arguments alone, and on
+// amd64 has twins in assembly, for AVX2 and AVX-512 (kernels_amd64.s, written
+// by scripts/kernels). These give the same results to the last bit: what is
+// drawn must not depend on the machine. For the same reason a product is
+// converted before it is added to, which keeps compilers from fusing the two,
+// and where fusing is wanted it is written out.
+
+//go:generate go -C ../scripts/kernels run . -out ../../sampler/kernels_amd64.s -stubs ../../sampler/kernels_amd64.go -pkg sampler
+
+// A kernelSet is a set of instructions that the loops may use.
+type kernelSet int
+
+const (
+	kernelsGo kernelSet = iota
+	kernelsAVX2
+	kernelsAVX512
+)
+
+// kernels is what this machine has.
+var kernels = bestKernels()
+
+// Kernels names what the loops over a row of logits are made of on this
+// machine: "Go", "AVX2" or "AVX-512". Results do not depend on it.
+func Kernels() string { return [...]string{"Go", "AVX2", "AVX-512"}[kernels] }
 
 // nextAbove returns the first index from i on whose logit is greater than
 // floor or NaN, or len(row).
 func nextAbove(row []float32, i int, floor float32) int {
+	i = skipBelow(row, i, floor)
 	for ; i+8 <= len(row); i += 8 {
 		b := (*[8]float32)(row[i:])
 		switch {
@@ -35,6 +58,20 @@ func nextAbove(row []float32, i int, floor float32) int {
 		}
 	}
 	return i
+}
+
+// collectAbove appends to dst the indices from i on whose logit is greater than
+// floor or NaN, as many as there is room for. It returns dst and the index to
+// go on from, which is len(row) at the end.
+func collectAbove(dst []int32, row []float32, i int, floor float32) ([]int32, int) {
+	n, i := collectBlocks(dst[len(dst):cap(dst)], row, i, floor)
+	dst = dst[:len(dst)+n]
+	for ; i < len(row) && len(dst) < cap(dst); i++ {
+		if !(row[i] <= floor) {
+			dst = append(dst, int32(i))
+		}
+	}
+	return dst, i
 }
 
 // A fence tells tokens that may win a draw from those that cannot, without
@@ -68,18 +105,114 @@ func (f *fence) raise(best float64) {
 	f.height = bias + slack + -best*fenceUnit + math.Abs(best*fenceUnit)*1e-12
 }
 
+// admits reports whether a token with these random bits may win, or has a
+// logit of NaN.
+func (f *fence) admits(logit float32, bits uint64) bool {
+	rest := float64(int64(^bits>>11 | 1)) // (1 - uniform) * 2^53
+	return !(float64(int64(math.Float64bits(rest))) > float64(float64(logit)*f.slope)+f.height)
+}
+
 // nextContender returns the first index from i on whose token may win the
 // draw, or whose logit is NaN or +Inf, or len(row).
 func nextContender(row []float32, i int, f fence, k key) int {
+	i = skipLosers(row, i, f, k)
 	counter := k.a + uint64(i)*golden
 	for ; i < len(row); i++ {
-		rest := float64(int64(^k.mix(counter)>>11 | 1)) // (1 - uniform) * 2^53
-		if !(float64(int64(math.Float64bits(rest))) > float64(row[i])*f.slope+f.height) {
+		if f.admits(row[i], k.mix(counter)) {
 			return i
 		}
 		counter += golden
 	}
 	return i
+}
+
+// Exponentials are powers of two in steps of a sixteenth. The power is a whole
+// number of steps, looked up, times a polynomial for the rest, with a relative
+// error of at most 3e-13. They are written here, and not taken from math, since
+// math.Exp rounds otherwise on other machines.
+const (
+	stepsPerBit = 16
+	step        = math.Ln2 / stepsPerBit // the logarithm of one step
+	expReach    = 64 * math.Ln2          // in nats: what is deeper is left out of sums over a row
+)
+
+// expBits has what the kernels need: 2^(i/16) for i from 0 to 15, step^i/i!
+// for i from 0 to 5, the float64 1.5*2^52, whose addition rounds to a whole
+// number that then stands in the lowest bits, and a mask for the place in the
+// table. Numbers are bits of a float64.
+var expBits = [24]uint64{
+	0x3ff0000000000000, 0x3ff0b5586cf9890f, 0x3ff172b83c7d517b, 0x3ff2387a6e756238,
+	0x3ff306fe0a31b715, 0x3ff3dea64c123422, 0x3ff4bfdad5362a27, 0x3ff5ab07dd485429,
+	0x3ff6a09e667f3bcd, 0x3ff7a11473eb0187, 0x3ff8ace5422aa0db, 0x3ff9c49182a3f090,
+	0x3ffae89f995ad3ad, 0x3ffc199bdd85529c, 0x3ffd5818dcfba487, 0x3ffea4afa2a490da,
+	0x3ff0000000000000, 0x3fa62e42fefa39ef, 0x3f4ebfbdff82c58f, 0x3eec6b08d704a0c0, 0x3e83b2ab6fba4e77, 0x3e15d87fe78a6731,
+	0x4338000000000000, 15,
+}
+
+// expSteps returns exp(x*step) for x from -16000 to 16000.
+func expSteps(x float64) float64 {
+	magic := math.Float64frombits(expBits[22])
+	t := x + magic
+	r := x - (t - magic)
+	p := math.Float64frombits(expBits[21])
+	p = math.FMA(p, r, math.Float64frombits(expBits[20]))
+	p = math.FMA(p, r, math.Float64frombits(expBits[19]))
+	p = math.FMA(p, r, math.Float64frombits(expBits[18]))
+	p = math.FMA(p, r, math.Float64frombits(expBits[17]))
+	p = math.FMA(p, r, math.Float64frombits(expBits[16]))
+	b := math.Float64bits(t)
+	return math.Float64frombits(expBits[b&15]+b&^15<<48) * p
+}
+
+// expOf returns exp(x) for an x of 0 or below; of less than -690 it makes 0.
+func expOf(x float64) float64 {
+	if !(x > -690) {
+		return 0
+	}
+	return expSteps(x / step)
+}
+
+// expSum returns the sum of exp((logit-top)*inv) over the tokens whose logit is
+// above floor, and the sum of the same times (logit-top)*inv. No logit is above
+// top or NaN. Tokens deeper than expReach are left out: a million of them have
+// a mass of 1e-13.
+//
+// Token i is added to sum i modulo 16, and these in pairs at the end.
+func expSum(row []float32, top float32, inv float64, floor float32) (mass, moment float64) {
+	deepest := float32(float64(top) - expReach/inv)
+	floor = max(floor, min(deepest, math.Nextafter32(top, negInf))) // the highest itself counts however far apart logits are
+	var sums [32]float64
+	whole := len(row) &^ 15
+	sumBlocks(row[:whole], float64(top), inv/step, floor, &sums)
+	if whole < len(row) {
+		var rest [16]float32
+		for i := copy(rest[:], row[whole:]); i < len(rest); i++ {
+			rest[i] = negInf
+		}
+		sumBlocks(rest[:], float64(top), inv/step, floor, &sums)
+	}
+	for n := 8; n > 0; n /= 2 {
+		for i := range n {
+			sums[i] += sums[i+n]
+			sums[16+i] += sums[16+i+n]
+		}
+	}
+	return sums[0], sums[16] * step
+}
+
+// sumBlocksGo adds to the sums of expSum; scale takes logits to steps.
+func sumBlocksGo(row []float32, top, scale float64, floor float32, sums *[32]float64) {
+	for ; len(row) >= 16; row = row[16:] {
+		for j, v := range (*[16]float32)(row) {
+			if !(v > floor) {
+				continue
+			}
+			x := (float64(v) - top) * scale
+			e := expSteps(x)
+			sums[j] += e
+			sums[16+j] = math.FMA(x, e, sums[16+j])
+		}
+	}
 }
 
 // depths is a histogram over the distance from the highest logit: entry d
@@ -89,43 +222,20 @@ type depths [64 * depthsPerBit]float64
 
 const (
 	depthsPerBit = 2
-	expBits      = 10
-	expSteps     = 1 << expBits // table entries per power of two
-	depthSteps   = expSteps / depthsPerBit
+	depthSteps   = stepsPerBit / depthsPerBit
 )
 
-// expTable[i] has the bits of 2^(i/expSteps).
-var expTable = func() (t [expSteps]uint64) {
-	for i := range t {
-		t[i] = math.Float64bits(math.Exp2(float64(i) / expSteps))
-	}
-	return t
-}()
-
-// step is the logarithm of the ratio of two neighbours of expTable.
-const step = math.Ln2 / expSteps
-
-// expStep returns exp(x*step) for an x of 0 or below, and the whole number
-// nearest to x.
-func expStep(x float64) (e float64, k int) {
-	k = int(x - 0.5)
-	r := x - float64(k)
-	p := 1 + r*(step+r*(step*step/2)) // exp(r*step)
-	return math.Float64frombits(expTable[k&(expSteps-1)]+uint64(k>>expBits)<<52) * p, k
-}
-
-// massByDepth adds exp((logit-top)*inv) of every token to the histogram, with
-// a relative error of 1e-11. No logit is above top or NaN. Tokens below the
-// reach of the histogram are left out: a million of them have a mass of 1e-13.
+// massByDepth adds exp((logit-top)*inv) of every token to the histogram. No
+// logit is above top or NaN. Tokens below the reach of the histogram are left
+// out, as in expSum.
 func massByDepth(row []float32, top float32, inv float64, mass *depths) {
 	scale := inv / step
 	for _, v := range row {
-		x := (float64(v) - float64(top)) * scale // steps of the table, 0 or below
+		x := (float64(v) - float64(top)) * scale // 0 or below
 		if !(x > 1-depthSteps*float64(len(mass))) {
 			continue
 		}
-		e, k := expStep(x)
-		mass[uint(-k)/depthSteps%uint(len(mass))] += e
+		mass[uint(-int(x-0.5))/depthSteps%uint(len(mass))] += expSteps(x)
 	}
 }
 
@@ -135,27 +245,4 @@ func (m *depths) total() float64 {
 		sum += w
 	}
 	return sum
-}
-
-// spreadOf measures the tokens of a row that are not banned, with the accuracy
-// and the reach of massByDepth. No logit is above top or NaN.
-func spreadOf(row []float32, top float32, inv float64) spread {
-	s := spread{top: float64(top), inv: inv}
-	scale := inv / step
-	for _, v := range row {
-		if v == negInf {
-			continue
-		}
-		s.n++
-		depth := s.top - float64(v)
-		x := -depth * scale
-		if !(x > 1-depthSteps*float64(len(depths{}))) {
-			continue
-		}
-		e, _ := expStep(x)
-		s.mass += e
-		s.depth += e * depth
-	}
-	s.depth /= s.mass
-	return s
 }

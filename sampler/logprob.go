@@ -57,9 +57,8 @@ func logSumExp(logits []float32, inv float64) float64 {
 	if !finite(float64(top)) {
 		return float64(top)
 	}
-	var mass depths
-	massByDepth(logits, top, inv, &mass)
-	return float64(top)*inv + math.Log(mass.total())
+	mass, _ := expSum(logits, top, inv, negInf)
+	return float64(top)*inv + math.Log(mass)
 }
 
 // maxLogit returns the highest logit of a row, -Inf for an empty one, or NaN if

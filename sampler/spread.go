@@ -5,7 +5,6 @@ import "math"
 // A spread says how the probability lies among the candidates. The depth of a
 // token is how far its logit is below the highest.
 type spread struct {
-	n     int     // the candidates
 	top   float64 // the highest logit
 	inv   float64 // 1 over the temperature
 	mass  float64 // sum of exp(-depth/temperature): 1 over the highest probability
@@ -20,14 +19,15 @@ func (c *Candidates) spread() spread {
 	top, inv := c.Max(), 1/c.temp
 	switch {
 	case c.err != nil:
-		return spread{n: 1, top: float64(top), inv: inv, mass: 1}
+		return spread{top: float64(top), inv: inv, mass: 1}
 	case !c.listed:
-		return spreadOf(c.row, top, inv)
+		mass, moment := expSum(c.row, top, inv, negInf)
+		return spread{top: float64(top), inv: inv, mass: mass, depth: -moment / inv / mass}
 	}
-	s := spread{n: len(c.list), top: float64(top), inv: inv}
+	s := spread{top: float64(top), inv: inv}
 	for _, x := range c.list {
 		depth := s.top - float64(x.Logit)
-		if w := math.Exp(-depth * inv); w > 0 {
+		if w := expOf(-depth * inv); w > 0 {
 			s.mass += w
 			s.depth += w * depth
 		}

@@ -50,12 +50,12 @@ func (t temperature) String() string { return strconv.FormatFloat(float64(t), 'g
 type dynamicTemperature struct{ temp, spread, exponent float64 }
 
 func (t dynamicTemperature) Apply(c *Candidates, history []int32) error {
-	s := c.spread()
-	if s.n <= 1 {
+	s, n := c.spread(), c.count()
+	if n <= 1 {
 		return nil
 	}
 	low, high := max(0, t.temp-t.spread), t.temp+t.spread
-	flatness := max(0, s.entropy()/math.Log(float64(s.n)))
+	flatness := max(0, s.entropy()/math.Log(float64(n)))
 	return temperature(low+(high-low)*math.Pow(flatness, t.exponent)).Apply(c, history)
 }
 

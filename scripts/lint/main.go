@@ -25,7 +25,7 @@ const module = "github.com/sortes-llm/sortes/"
 // below follows the folder's rule. "*" is everything.
 var mayImport = map[string][]string{
 	"eval":        {},
-	"sampler":     {},
+	"sampler":     {"github.com/klauspost/cpuid"},
 	"grammar":     {"github.com/santhosh-tekuri/jsonschema"},
 	"chat":        {"github.com/ardanlabs/jinja"},
 	"speculative": {"eval", "sampler"},
