@@ -17,10 +17,10 @@ GO     = go
 TEST   = $(GO) test -tags '$(TAGS)'
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test bench stress lint fuzz archive gen model models clean distclean
+.PHONY: help demo test bench bench-sampler stress lint fuzz archive gen model models clean distclean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: archive gen model ## build everything, fetch a small model, and see it write
 	bin/gen -m $(SMOL)-Q4_1.gguf -p "The three primary colours are" -n 100
@@ -29,6 +29,7 @@ test: archive gen model ## set up, then run all tests
 	./build.sh $(BUILD) --tools=llama-completion
 	$(MAKE) lint
 	CGO_ENABLED=0 $(GO) test $(PURE)
+	$(GO) test -tags purego ./sampler
 	$(GO) test -race $(PURE)
 	GODEBUG=cgocheck=1 GOGC=1 $(TEST) ./llama/...
 	$(TEST) $(filter-out $(MODULE)/llama%,$(NATIVE))
@@ -52,6 +53,10 @@ bench: archive gen models ## measure beside llama.cpp's own tools
 	./build.sh $(BUILD) --tools=llama-bench,llama-completion
 	./build.sh $(BUILD) --tools=upstream,llama-bench,llama-completion
 	$(GO) run -tags '$(TAGS)' ./bench -models $(SMOL)-Q4_1.gguf,$(SMOL)-F16.gguf,$(GEMMA)
+
+bench-sampler: archive models ## measure package sampler beside llama.cpp's samplers
+	$(GO) run -tags '$(TAGS)' ./bench/sampler -models $(SMOL)-Q4_1.gguf,$(GEMMA)
+	$(GO) run -tags '$(TAGS) purego' ./bench/sampler -models $(SMOL)-Q4_1.gguf,$(GEMMA)
 
 # build.sh itself knows whether there is anything to do, and takes no time where there is not.
 archive: ## llama.cpp, for this machine

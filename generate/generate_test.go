@@ -327,7 +327,7 @@ func TestSameTextInCompany(t *testing.T) {
 		{Sequences: 4, Batch: 5, Cells: 71, NoRollback: true},
 	} {
 		c.Context = 64
-		for _, together := range []int{1, 2, 8, 16} {
+		for _, together := range []int{1, 2, 3, 8, 16} {
 			e := newEngine(t, tablemodel.New(c), Options{})
 			for group := range slices.Chunk(all, together) {
 				first := slices.IndexFunc(all, func(r Request) bool { return &r.Prompt[0] == &group[0].Prompt[0] })

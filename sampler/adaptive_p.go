@@ -3,6 +3,7 @@ package sampler
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // adaptiveP prefers tokens whose probability is near a target, which it shifts
@@ -28,19 +29,35 @@ func newAdaptiveP(c *Config) (Step, error) {
 }
 
 func (f *adaptiveP) Apply(c *Candidates, _ []int32) error {
-	c.expand()
+	c.Max() // finds bad logits
 	if c.err != nil {
 		return nil
 	}
 	f.hold(c)
-	const width, peak, sharpness = 0.3, 5, 10
 	aim := min(max(2*f.target-f.sum/f.weight, 0), 1)
-	for i, p := range f.probs {
-		d := math.Abs(p-aim) / width
-		c.list[i].Logit = float32(peak - sharpness*d*d/(1+d))
+	if c.listed {
+		for i, p := range f.probs {
+			c.list[i].Logit = shift(p, aim)
+		}
+	} else {
+		c.shifted = slices.Grow(c.shifted[:0], len(c.row))[:len(c.row)]
+		for i, logit := range f.row {
+			c.shifted[i] = negInf
+			if logit > negInf {
+				c.shifted[i] = shift(f.probOf(logit), aim)
+			}
+		}
+		c.row = c.shifted
 	}
 	c.temp, c.sorted = 1, false
 	return nil
+}
+
+// shift returns the logit that adaptive-p gives to a probability.
+func shift(p, aim float64) float32 {
+	const width, peak, sharpness = 0.3, 5, 10
+	d := math.Abs(p-aim) / width
+	return float32(peak - float64(sharpness*d*d/(1+d)))
 }
 
 // Accept adds the token's probability before the shift to the mean. A token

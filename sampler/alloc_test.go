@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"maps"
 	"math/rand/v2"
 	"testing"
 
@@ -10,10 +11,16 @@ import (
 
 // Once a sampler has seen rows of a kind, it allocates nothing.
 func TestNoAllocations(t *testing.T) {
-	row := make([]float32, 32000)
+	row := make([]float32, 50000) // long enough for the shortcuts
 	shapes["normal"](rand.New(rand.NewPCG(1, 1)), row)
 	history := []int32{1, 2, 3, 2, 1, 700, 31999}
-	for name, c := range plans {
+	all := maps.Clone(plans)
+	maps.Copy(all, largePlans)
+	all["penalties and dry"] = Config{
+		Temperature: .8, TopK: 40, TopP: .95, MinP: .05, RepeatPenalty: 1.1, FrequencyPenalty: .1, PenaltyLastN: 64,
+		DRYMultiplier: .8, DRYBase: 1.75, DRYAllowedLength: 2, DRYLastN: 1024,
+	}
+	for name, c := range all {
 		s := mustNew(t, c)
 		var d Dist
 		pos := 0

@@ -20,10 +20,13 @@ type Candidate struct {
 // Temperature does not touch logits: they stay on the scale of the model, and
 // [Candidates.Temperature] says what they are to be divided by.
 type Candidates struct {
-	row    []float32   // the caller's logits, indexed by token
+	caller []float32   // the caller's row
+	row    []float32   // the logits, indexed by token: the caller's row, or shifted
 	list   []Candidate // the survivors, once listed
 	listed bool
-	sorted bool    // list is in order
+	sorted bool // list is in order
+	cut    bool // of the row, only the tokens above floor are left; see settle
+	floor  float32
 	temp   float64 // product of the temperatures applied so far
 	at     Draw    // the draw it is for
 	placed bool    // at is known
@@ -42,20 +45,21 @@ type Candidates struct {
 	ranks   []rank    // scratch of KeepTop and Sort
 	spare   []rank    // scratch of Sort
 	weights []float64 // result of weigh
+	shifted []float32 // row with the logits of adaptive-p
 }
 
 // open begins a call on a row.
 func (c *Candidates) open(row []float32) {
-	c.row, c.list, c.undo = row, c.list[:0], c.undo[:0]
-	c.listed, c.sorted, c.temp, c.err, c.patcher = false, false, 1, nil, ""
+	c.caller, c.row, c.list, c.undo = row, row, c.list[:0], c.undo[:0]
+	c.cut, c.listed, c.sorted, c.temp, c.err, c.patcher = false, false, false, 1, nil, ""
 }
 
 // close puts the row back as it was and lets go of it.
 func (c *Candidates) close() {
 	for _, p := range slices.Backward(c.undo) {
-		c.row[p.ID] = p.Logit
+		c.caller[p.ID] = p.Logit
 	}
-	c.row, c.undo = nil, c.undo[:0]
+	c.caller, c.row, c.undo = nil, nil, c.undo[:0]
 }
 
 // Temperature returns what the logits are to be divided by: 1 until the
@@ -251,7 +255,7 @@ func (c *Candidates) sampleFloor(n int) float32 {
 
 // rankList makes c.ranks from the list.
 func (c *Candidates) rankList() {
-	c.ranks = c.ranks[:0]
+	c.ranks = slices.Grow(c.ranks[:0], cap(c.list))
 	for _, x := range c.list {
 		c.ranks = append(c.ranks, rankOf(x))
 	}
@@ -268,7 +272,24 @@ func (c *Candidates) listRanks(n int) {
 // KeepAbove removes the candidates whose logit is below the bound. The first
 // least candidates stay in any case.
 func (c *Candidates) KeepAbove(bound float64, least int) {
+	c.keepAbove(bound, least)
+	c.settle()
+}
+
+// keepAbove is KeepAbove, but that it may leave the tokens in the row.
+func (c *Candidates) keepAbove(bound float64, least int) {
 	if !c.listed {
+		const sample = 512
+		few, some := floorOf(bound), 0
+		for i := 0; i < len(c.row); i += max(8, len(c.row)/sample) {
+			if c.row[i] > few {
+				some++
+			}
+		}
+		if some > sample/8 && least <= some {
+			c.cut, c.floor = true, few
+			return
+		}
 		c.listAbove(bound)
 		if len(c.list) < least {
 			c.listed = false // the row still has them all
@@ -285,19 +306,42 @@ func (c *Candidates) KeepAbove(bound float64, least int) {
 	c.KeepTop(max(n, least))
 }
 
-// listAbove makes the list from the tokens of the row whose logit is at least
-// the bound. None of them is banned.
-func (c *Candidates) listAbove(bound float64) {
+// settle makes a list of the tokens that a cut has left in the row. A cut row
+// is for what comes last: the draw passes over what is below the floor, which
+// costs less than a list where most tokens are left.
+func (c *Candidates) settle() {
+	if c.cut {
+		c.listBetween(c.floor, float32(math.Inf(1)))
+	}
+}
+
+// floorOf returns the largest logit below the bound.
+func floorOf(bound float64) float32 {
 	floor := float32(bound)
 	if float64(floor) >= bound {
 		floor = math.Nextafter32(floor, negInf)
 	}
-	c.listed, c.sorted = true, false
+	return floor
+}
+
+// listAbove makes the list from the tokens of the row whose logit is at least
+// the bound. None of them is banned.
+func (c *Candidates) listAbove(bound float64) {
+	c.listBetween(floorOf(bound), float32(math.Inf(1)))
+}
+
+// listBetween makes the list from the tokens of the row whose logit is above
+// floor and not above ceiling.
+func (c *Candidates) listBetween(floor, ceiling float32) {
+	c.cut, c.listed, c.sorted = false, true, false
 	list := c.list[:0]
 	var ids [512]int32
 	for next := 0; next < len(c.row); {
 		var found []int32
-		found, next = collectAbove(ids[:0], c.row, next, floor)
+		found, next = collectBetween(ids[:0], c.row, next, floor, ceiling)
+		if len(list)+len(found) > cap(list) {
+			list = slices.Grow(list, len(c.row)-len(list)) // once and for all
+		}
 		for _, id := range found {
 			v := c.row[id]
 			if !(v <= math.MaxFloat32) {
@@ -310,19 +354,112 @@ func (c *Candidates) listAbove(bound float64) {
 	c.list = list
 }
 
-// listMass makes the list from the most likely tokens of the row: at least
-// those that reach probability p together, and few more. It returns the mass of
-// the whole row on the scale of weigh.
-func (c *Candidates) listMass(p float64) float64 {
+// total returns the mass of the whole row on the scale of weigh.
+func (c *Candidates) total() float64 {
 	top := c.Max()
 	if c.err != nil {
+		return 1
+	}
+	mass, _ := expSum(c.row, top, 1/c.temp, negInf)
+	return mass
+}
+
+// sampleRow fills c.ranks from about n tokens all over the row, in order, and
+// returns how many tokens each stands for; 0 if the row is too short for that.
+func (c *Candidates) sampleRow(n int) int {
+	each := len(c.row) / n
+	if each < 8 {
 		return 0
 	}
+	c.ranks = c.ranks[:0]
+	for i := 0; i < len(c.row); i += each {
+		c.ranks = append(c.ranks, rankOf(Candidate{int32(i), c.row[i]}))
+	}
+	c.spare = sortRanks(c.ranks, c.spare)
+	return each
+}
+
+// listFew lists some of the most likely tokens of the row, in order, and
+// reports whether they reach the mass together. If not, the row is as before;
+// then c.ranks is a sample of it, of whose entries those from rest on are not
+// listed, and few is the mass of the list.
+func (c *Candidates) listFew(mass float64) (enough bool, few float64, rest int) {
+	const sample, beyond = 4096, 32
+	if c.sampleRow(sample) == 0 {
+		return false, 0, 0
+	}
+	c.listBetween(c.ranks[beyond].candidate().Logit, float32(math.Inf(1)))
+	if c.err != nil {
+		return true, 0, 0
+	}
+	if len(c.list) > 0 {
+		few = c.weigh()
+	}
+	if few > mass*(1+1e-12) {
+		c.Sort()
+		return true, few, 0
+	}
+	c.listed = false
+	return false, few, beyond
+}
+
+// cutAtMass cuts the row behind the tokens that it takes to reach a mass, after
+// listFew. It measures exactly what lies above a bound, and puts in order only
+// the tokens around the cut; the sample says where that is. It reports false,
+// and the row is as before, if the sample misleads or the cut is among equals.
+func (c *Candidates) cutAtMass(mass, total, few float64, rest, least int) bool {
+	const slack = 0.015
+	if rest == 0 || least > rest {
+		return false
+	}
+	top, inv := c.Max(), 1/c.temp
+	c.weights = c.weights[:0]
+	sampled := 0.0
+	for _, r := range c.ranks[rest:] {
+		w := expOf((float64(r.candidate().Logit) - float64(top)) * inv)
+		c.weights = append(c.weights, w)
+		sampled += w
+	}
+	high, low, sum := c.ranks[rest].candidate().Logit, negInf, few
+	for i, w := range c.weights {
+		logit := c.ranks[rest+i].candidate().Logit
+		sum += w / sampled * (total - few)
+		if sum < mass-slack*total {
+			high = logit
+		}
+		if sum > mass+slack*total {
+			low = logit
+			break
+		}
+	}
+	above, _ := expSum(c.row, top, inv, high)
+	if above >= mass {
+		return false
+	}
+	c.listBetween(low, high)
+	if c.err != nil {
+		return false
+	}
+	c.Sort()
+	c.listed = false
+	for i, x := range c.list {
+		if above >= mass {
+			c.cut, c.floor = c.list[i-1].Logit != x.Logit, x.Logit
+			return c.cut
+		}
+		above += expOf((float64(x.Logit) - float64(top)) * inv)
+	}
+	return false
+}
+
+// listMass makes the list from the most likely tokens of the row: at least
+// those that reach the mass together, and few more.
+func (c *Candidates) listMass(reached float64) {
+	top := c.Max()
 	var mass depths
 	massByDepth(c.row, top, 1/c.temp, &mass)
-	total := mass.total()
 	d, sum := 0, mass[0]
-	for ; d < len(mass)-1 && sum < p*total*(1+1e-9); d++ {
+	for ; d < len(mass)-1 && sum < reached*(1+1e-9); d++ {
 		sum += mass[d+1]
 	}
 	bound := math.Inf(-1)
@@ -330,7 +467,6 @@ func (c *Candidates) listMass(p float64) float64 {
 		bound = float64(top) - float64(d+1)*c.temp*(math.Ln2/depthsPerBit)
 	}
 	c.listAbove(bound)
-	return total
 }
 
 // expand makes the list, if it does not exist yet, from every token of the row
@@ -358,7 +494,7 @@ func (c *Candidates) Sort() {
 // returns the sum.
 func (c *Candidates) weigh() float64 {
 	top, inv, total := float64(c.Max()), 1/c.temp, 0.0
-	c.weights = c.weights[:0]
+	c.weights = slices.Grow(c.weights[:0], cap(c.list))
 	for _, x := range c.list {
 		w := expOf((float64(x.Logit) - top) * inv)
 		c.weights = append(c.weights, w)
@@ -403,16 +539,21 @@ func (c *Candidates) check() {
 // reach puts the list in order and returns how many of its first tokens it
 // takes to reach probability p. Of a row it lists these and few more.
 func (c *Candidates) reach(p float64) int {
-	wasRow, total := !c.listed, 0.0
-	if wasRow {
-		total = c.listMass(p)
+	if c.listed {
+		c.Sort()
+		total := c.weigh()
+		return prefix(c.weights, p*total)
+	}
+	mass := p * c.total()
+	if c.err != nil {
+		return 0
+	}
+	if enough, _, _ := c.listFew(mass); !enough && c.err == nil {
+		c.listMass(mass)
 	}
 	c.Sort()
-	listed := c.weigh()
-	if !wasRow {
-		total = listed
-	}
-	return prefix(c.weights, p*total)
+	c.weigh()
+	return prefix(c.weights, mass)
 }
 
 // prefix returns how many of the weights it takes to reach the mass.
@@ -481,7 +622,7 @@ func (c *Candidates) drawRow(k key) int32 {
 			c.fail(logitError(i, v))
 			return 0
 		}
-		if v == negInf { // cannot win; passes only before the first that can
+		if v == negInf || c.cut && v <= c.floor { // cannot win
 			continue
 		}
 		if s := c.score(v) + k.gumbel(int32(i)); s > top {

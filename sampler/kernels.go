@@ -60,14 +60,14 @@ func nextAbove(row []float32, i int, floor float32) int {
 	return i
 }
 
-// collectAbove appends to dst the indices from i on whose logit is greater than
-// floor or NaN, as many as there is room for. It returns dst and the index to
-// go on from, which is len(row) at the end.
-func collectAbove(dst []int32, row []float32, i int, floor float32) ([]int32, int) {
-	n, i := collectBlocks(dst[len(dst):cap(dst)], row, i, floor)
+// collectBetween appends to dst the indices from i on whose logit is greater
+// than floor and not greater than ceiling, or NaN, as many as there is room
+// for. It returns dst and the index to go on from, which is len(row) at the end.
+func collectBetween(dst []int32, row []float32, i int, floor, ceiling float32) ([]int32, int) {
+	n, i := collectBlocks(dst[len(dst):cap(dst)], row, i, floor, ceiling)
 	dst = dst[:len(dst)+n]
 	for ; i < len(row) && len(dst) < cap(dst); i++ {
-		if !(row[i] <= floor) {
+		if !(row[i] <= floor) && !(row[i] > ceiling) {
 			dst = append(dst, int32(i))
 		}
 	}

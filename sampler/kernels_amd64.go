@@ -9,10 +9,10 @@ package sampler
 //go:noescape
 func nextAboveAVX2(row []float32, i int, floor float32) int
 
-// collectAboveAVX2 is collectAbove, but that up to 31 tokens at the end are left.
+// collectBetweenAVX2 is collectBetween, but that up to 31 tokens at the end are left.
 //
 //go:noescape
-func collectAboveAVX2(dst []int32, row []float32, i int, floor float32) (n int, next int)
+func collectBetweenAVX2(dst []int32, row []float32, i int, floor float32, ceiling float32) (n int, next int)
 
 // nextContenderAVX2 returns an index up to which nextContender would find nothing.
 //

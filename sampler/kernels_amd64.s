@@ -37,15 +37,16 @@ above_done:
 	MOVQ DX, ret+40(FP)
 	RET
 
-// func collectAboveAVX2(dst []int32, row []float32, i int, floor float32) (n int, next int)
+// func collectBetweenAVX2(dst []int32, row []float32, i int, floor float32, ceiling float32) (n int, next int)
 // Requires: AVX, BMI
-TEXT ·collectAboveAVX2(SB), NOSPLIT, $0-80
+TEXT ·collectBetweenAVX2(SB), NOSPLIT, $0-80
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         dst_len+8(FP), CX
 	MOVQ         row_base+24(FP), DX
 	MOVQ         row_len+32(FP), BX
 	MOVQ         i+48(FP), SI
 	VBROADCASTSS floor+56(FP), Y0
+	VBROADCASTSS ceiling+60(FP), Y1
 	XORQ         DI, DI
 	SUBQ         $0x00000020, CX
 	SUBQ         $0x00000020, BX
@@ -55,22 +56,30 @@ collect:
 	JG        collect_done
 	CMPQ      DI, CX
 	JG        collect_done
-	VMOVUPS   (DX)(SI*4), Y1
-	VCMPPS    $0x06, Y0, Y1, Y1
-	VMOVUPS   32(DX)(SI*4), Y2
-	VCMPPS    $0x06, Y0, Y2, Y2
-	VMOVUPS   64(DX)(SI*4), Y3
-	VCMPPS    $0x06, Y0, Y3, Y3
-	VMOVUPS   96(DX)(SI*4), Y4
-	VCMPPS    $0x06, Y0, Y4, Y4
-	VMOVMSKPS Y1, R8
-	VMOVMSKPS Y2, R9
+	VMOVUPS   (DX)(SI*4), Y2
+	VCMPPS    $0x06, Y0, Y2, Y3
+	VCMPPS    $0x0a, Y1, Y2, Y2
+	VANDPS    Y3, Y2, Y2
+	VMOVUPS   32(DX)(SI*4), Y3
+	VCMPPS    $0x06, Y0, Y3, Y4
+	VCMPPS    $0x0a, Y1, Y3, Y3
+	VANDPS    Y4, Y3, Y3
+	VMOVUPS   64(DX)(SI*4), Y4
+	VCMPPS    $0x06, Y0, Y4, Y5
+	VCMPPS    $0x0a, Y1, Y4, Y4
+	VANDPS    Y5, Y4, Y4
+	VMOVUPS   96(DX)(SI*4), Y5
+	VCMPPS    $0x06, Y0, Y5, Y6
+	VCMPPS    $0x0a, Y1, Y5, Y5
+	VANDPS    Y6, Y5, Y5
+	VMOVMSKPS Y2, R8
+	VMOVMSKPS Y3, R9
 	SHLQ      $0x08, R9
 	ORQ       R9, R8
-	VMOVMSKPS Y3, R9
+	VMOVMSKPS Y4, R9
 	SHLQ      $0x10, R9
 	ORQ       R9, R8
-	VMOVMSKPS Y4, R9
+	VMOVMSKPS Y5, R9
 	SHLQ      $0x18, R9
 	ORQ       R9, R8
 

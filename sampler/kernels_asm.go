@@ -22,11 +22,11 @@ func skipBelow(row []float32, i int, floor float32) int {
 	return i
 }
 
-// collectBlocks does what it can of collectAbove. It returns how many indices
+// collectBlocks does what it can of collectBetween. It returns how many indices
 // it has written and where to go on.
-func collectBlocks(dst []int32, row []float32, i int, floor float32) (n, next int) {
+func collectBlocks(dst []int32, row []float32, i int, floor, ceiling float32) (n, next int) {
 	if kernels >= kernelsAVX2 {
-		return collectAboveAVX2(dst, row, i, floor)
+		return collectBetweenAVX2(dst, row, i, floor, ceiling)
 	}
 	return 0, i
 }

@@ -20,10 +20,10 @@ type kernelResults struct {
 
 // runKernels calls every kernel on a row from index i on. The sum, for which a
 // row has no NaN and nothing above its top, is over a copy that obeys.
-func runKernels(row []float32, i int, floor float32, inv float64, f fence, k key) (r kernelResults) {
+func runKernels(row []float32, i int, floor, ceiling float32, inv float64, f fence, k key) (r kernelResults) {
 	r.above = nextAbove(row, i, floor)
 	r.contender = nextContender(row, i, f, k)
-	r.collected, r.next = collectAbove(make([]int32, 0, 70), row, i, floor)
+	r.collected, r.next = collectBetween(make([]int32, 0, 70), row, i, floor, ceiling)
 	top := negInf
 	tame := slices.Clone(row[i:])
 	for j, v := range tame {
@@ -41,14 +41,14 @@ func runKernels(row []float32, i int, floor float32, inv float64, f fence, k key
 
 // sameKernels requires that all sets of kernels that this machine has give the
 // same, to the last bit.
-func sameKernels(t *testing.T, row []float32, i int, floor float32, inv float64, f fence, k key) {
+func sameKernels(t *testing.T, row []float32, i int, floor, ceiling float32, inv float64, f fence, k key) {
 	t.Helper()
 	defer func(best kernelSet) { kernels = best }(kernels)
 	best := kernels
 	kernels = kernelsGo
-	want := runKernels(row, i, floor, inv, f, k)
+	want := runKernels(row, i, floor, ceiling, inv, f, k)
 	for kernels = kernelsGo + 1; kernels <= best; kernels++ {
-		require.Equal(t, want, runKernels(row, i, floor, inv, f, k), "%s, from %d of %v above %v, %v", Kernels(), i, row, floor, f)
+		require.Equal(t, want, runKernels(row, i, floor, ceiling, inv, f, k), "%s, from %d of %v above %v, %v", Kernels(), i, row, floor, f)
 	}
 }
 
@@ -75,22 +75,22 @@ func TestKernelSets(t *testing.T) {
 			if r.IntN(5) > 0 {
 				f.raise(3 + 8*r.Float64())
 			}
-			sameKernels(t, row, r.IntN(n+1), floor, []float64{1, 1.25, .01}[r.IntN(3)], f, key{r.Uint64(), r.Uint64()})
+			sameKernels(t, row, r.IntN(n+1), floor, []float32{inf, 1, floor + 1}[r.IntN(3)], []float64{1, 1.25, .01}[r.IntN(3)], f, key{r.Uint64(), r.Uint64()})
 		}
 	}
 }
 
 func FuzzKernels(f *testing.F) {
-	f.Add([]byte{}, uint(0), float32(0), 1.0, 1.0, uint64(1), uint64(2))
+	f.Add([]byte{}, uint(0), float32(0), float32(1), 1.0, 1.0, uint64(1), uint64(2))
 	bytes := make([]byte, 4*100)
 	for i := range 100 {
 		binary.LittleEndian.PutUint32(bytes[4*i:], math.Float32bits(float32(i%17)-8))
 	}
-	f.Add(bytes, uint(3), float32(7.5), .8, 9.0, uint64(3), uint64(4))
+	f.Add(bytes, uint(3), float32(5.5), float32(7), .8, 9.0, uint64(3), uint64(4))
 	binary.LittleEndian.PutUint32(bytes[4*77:], math.Float32bits(nan))
-	f.Add(bytes, uint(0), float32(8), 1.3, 30.0, uint64(5), uint64(6))
-	f.Fuzz(func(t *testing.T, data []byte, start uint, floor float32, temp, best float64, a, b uint64) {
-		if !(temp >= greedyBelow && temp <= 1e30 && floor == floor) {
+	f.Add(bytes, uint(0), float32(8), inf, 1.3, 30.0, uint64(5), uint64(6))
+	f.Fuzz(func(t *testing.T, data []byte, start uint, floor, ceiling float32, temp, best float64, a, b uint64) {
+		if !(temp >= greedyBelow && temp <= 1e30 && floor == floor && ceiling == ceiling) {
 			return
 		}
 		row := make([]float32, len(data)/4)
@@ -99,7 +99,7 @@ func FuzzKernels(f *testing.F) {
 		}
 		fence := newFence(temp)
 		fence.raise(best)
-		sameKernels(t, row, int(start%uint(len(row)+1)), floor, 1/temp, fence, key{a, b})
+		sameKernels(t, row, int(start%uint(len(row)+1)), floor, ceiling, 1/temp, fence, key{a, b})
 	})
 }
 

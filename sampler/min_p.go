@@ -24,7 +24,7 @@ func newMinP(c *Config) (Step, error) {
 }
 
 func (f minP) Apply(c *Candidates, _ []int32) error {
-	c.KeepAbove(float64(c.Max())+c.temp*math.Log(f.p), f.least)
+	c.keepAbove(float64(c.Max())+c.temp*math.Log(f.p), f.least)
 	return nil
 }
 

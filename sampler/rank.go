@@ -63,7 +63,7 @@ func sortRanks(ranks, spare []rank) []rank {
 		slices.Sort(ranks)
 		return spare
 	}
-	spare = slices.Grow(spare[:0], len(ranks))[:len(ranks)]
+	spare = slices.Grow(spare[:0], cap(ranks))[:len(ranks)]
 	var counts [4][256]int32 // of the four bytes of the logit
 	for _, r := range ranks {
 		counts[0][byte(r>>32)]++

@@ -103,6 +103,7 @@ func (s *Sampler) PickDist(dst *Dist, logits []float32, history []int32, at Draw
 	if err != nil {
 		return 0, err
 	}
+	c.settle()
 	c.Sort()
 	dst.fill(c)
 	return id, nil
@@ -118,6 +119,8 @@ func (s *Sampler) pick(logits []float32, history []int32, at Draw) (int32, error
 	isRow := !c.listed
 	switch {
 	case s.method != DrawGumbel:
+		c.settle()
+		isRow = !c.listed
 		id = c.drawInverse(c.uniform())
 		if isRow && c.err == nil {
 			c.listed = false // the draw has listed a part of it
@@ -157,6 +160,7 @@ func (s *Sampler) dist(dst *Dist, logits []float32, history []int32) error {
 	if err := s.run(logits, history, nil); err != nil {
 		return err
 	}
+	c.settle()
 	c.expand()
 	if c.err != nil {
 		return c.err
@@ -179,6 +183,9 @@ func (s *Sampler) run(logits []float32, history []int32, t *Trace) error {
 		t.begin(c)
 	}
 	for _, step := range s.chain {
+		if _, scales := step.Step.(temperature); !scales {
+			c.settle()
+		}
 		patched := len(c.undo)
 		if err := step.Apply(c, history); err != nil {
 			return fmt.Errorf("sampler: %s: %w", step.name, err)
@@ -196,6 +203,7 @@ func (s *Sampler) run(logits []float32, history []int32, t *Trace) error {
 			c.patcher = step.name
 		}
 		if t != nil {
+			c.settle() // so that the trace can count it
 			t.step(step.name, c)
 		}
 	}

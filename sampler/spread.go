@@ -39,5 +39,5 @@ func (c *Candidates) spread() spread {
 // keepProb removes the candidates whose probability has a logarithm below the
 // bound. The first least stay in any case.
 func (c *Candidates) keepProb(bound float64, s spread, least int) {
-	c.KeepAbove(s.top+c.temp*(bound+math.Log(s.mass)), least)
+	c.keepAbove(s.top+c.temp*(bound+math.Log(s.mass)), least)
 }

@@ -46,29 +46,59 @@ func cloneChain(chain []namedStep) []namedStep {
 }
 
 // offered is what a step offers to the draw, until it hears which token
-// follows.
+// follows: a list with its probabilities, or a row.
 type offered struct {
 	ids   []int32
 	probs []float64
+
+	row   []float32 // a copy
+	floor float32   // what is not above it is not offered
+	top   float32   // the highest logit
+	inv   float64   // 1 over the temperature
+	mass  float64   // sum of exp((logit-top)*inv) above the floor
 }
 
-// hold keeps the distribution of the candidates, which are a list.
+// hold keeps the distribution of the candidates.
 func (o *offered) hold(c *Candidates) {
-	o.ids, o.probs = o.ids[:0], append(o.probs[:0], c.Probs()...)
+	o.ids, o.row = o.ids[:0], o.row[:0]
+	if !c.listed {
+		o.row = append(o.row, c.row...)
+		o.floor, o.top, o.inv = negInf, c.Max(), 1/c.temp
+		if c.cut {
+			o.floor = c.floor
+		}
+		o.mass, _ = expSum(o.row, o.top, o.inv, o.floor)
+		return
+	}
+	o.probs = append(o.probs[:0], c.Probs()...)
 	for _, x := range c.list {
 		o.ids = append(o.ids, x.ID)
 	}
+}
+
+// probOf returns the probability of a logit of the row.
+func (o *offered) probOf(logit float32) float64 {
+	if logit <= o.floor {
+		return 0
+	}
+	return expOf((float64(logit)-float64(o.top))*o.inv) / o.mass
 }
 
 // take returns the probability of a token, 0 if it was not offered, and
 // forgets the distribution.
 func (o *offered) take(token int32) float64 {
 	p := 0.0
-	if i := slices.Index(o.ids, token); i >= 0 {
+	if uint(token) < uint(len(o.row)) {
+		p = o.probOf(o.row[token])
+	} else if i := slices.Index(o.ids, token); i >= 0 {
 		p = o.probs[i]
 	}
-	o.ids = o.ids[:0]
+	o.ids, o.row = o.ids[:0], o.row[:0]
 	return p
 }
 
-func (o *offered) clone() offered { return offered{slices.Clone(o.ids), slices.Clone(o.probs)} }
+// clone returns a copy that shares no memory.
+func (o offered) clone() offered {
+	o.ids, o.probs, o.row = slices.Clone(o.ids), slices.Clone(o.probs), slices.Clone(o.row)
+	return o
+}

@@ -45,7 +45,7 @@ func (f topNSigma) Apply(c *Candidates, _ []int32) error {
 	}
 	mean := sum / n
 	sigma := math.Sqrt(max(0, squares/n-mean*mean))
-	c.KeepAbove(top-f.n*sigma, f.least)
+	c.keepAbove(top-f.n*sigma, f.least)
 	return nil
 }
 

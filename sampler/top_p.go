@@ -21,9 +21,24 @@ func newTopP(c *Config) (Step, error) {
 }
 
 func (f topP) Apply(c *Candidates, _ []int32) error {
-	wasRow := !c.listed
-	n := c.reach(f.p)
-	if n < f.least && wasRow {
+	if c.listed {
+		c.KeepTop(max(c.reach(f.p), f.least))
+		return nil
+	}
+	total := c.total()
+	if c.err != nil {
+		return nil
+	}
+	if enough, few, rest := c.listFew(f.p * total); !enough {
+		if c.cutAtMass(f.p*total, total, few, rest, f.least) {
+			return nil
+		}
+		c.listMass(f.p * total)
+	}
+	c.Sort()
+	c.weigh()
+	n := prefix(c.weights, f.p*total)
+	if n < f.least {
 		c.listed = false // the row still has them all
 	}
 	c.KeepTop(max(n, f.least))

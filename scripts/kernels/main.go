@@ -17,7 +17,7 @@ import (
 func main() {
 	ConstraintExpr("amd64,!purego")
 	nextAbove()
-	collectAbove()
+	collectBetween()
 	nextContenderAVX2()
 	nextContenderAVX512()
 	expSumAVX2()
@@ -73,10 +73,10 @@ func nextAbove() {
 	RET()
 }
 
-func collectAbove() {
-	TEXT("collectAboveAVX2", NOSPLIT, "func(dst []int32, row []float32, i int, floor float32) (n int, next int)")
+func collectBetween() {
+	TEXT("collectBetweenAVX2", NOSPLIT, "func(dst []int32, row []float32, i int, floor float32, ceiling float32) (n int, next int)")
 	Pragma("noescape")
-	Doc("collectAboveAVX2 is collectAbove, but that up to 31 tokens at the end are left.")
+	Doc("collectBetweenAVX2 is collectBetween, but that up to 31 tokens at the end are left.")
 	dst := Load(Param("dst").Base(), GP64()).(reg.GPVirtual)
 	room := Load(Param("dst").Len(), GP64()).(reg.GPVirtual)
 	row := Load(Param("row").Base(), GP64()).(reg.GPVirtual)
@@ -85,6 +85,9 @@ func collectAbove() {
 	floor := YMM()
 	f, _ := Param("floor").Resolve()
 	VBROADCASTSS(f.Addr, floor)
+	ceiling := YMM()
+	f, _ = Param("ceiling").Resolve()
+	VBROADCASTSS(f.Addr, ceiling)
 	found := GP64()
 	XORQ(found, found)
 	SUBQ(U32(32), room)
@@ -94,7 +97,10 @@ func collectAbove() {
 		m := [4]reg.VecVirtual{YMM(), YMM(), YMM(), YMM()}
 		for j, v := range m {
 			VMOVUPS(Mem{Base: row, Index: i, Scale: 4, Disp: 32 * j}, v)
-			VCMPPS(U8(notLessOrEqual), floor, v, v)
+			low := YMM()
+			VCMPPS(U8(notLessOrEqual), floor, v, low)
+			VCMPPS(U8(notGreater), ceiling, v, v)
+			VANDPS(low, v, v)
 		}
 		mask, part := GP64(), GP64()
 		VMOVMSKPS(m[0], mask.As32())
