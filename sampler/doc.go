@@ -71,7 +71,9 @@
 // changed in the caller's row and put back before the call returns. The first
 // filter that removes tokens reads the row one to three times and leaves a
 // short list, on which the others work; with temperature alone the draw itself
-// is the only reading. After its first calls a sampler allocates nothing.
+// is the only reading. On amd64 these readings use AVX2 or AVX-512 where the
+// machine has them, with the same results to the last bit; the build tag purego
+// leaves that out. After its first calls a sampler allocates nothing.
 //
 // # Concurrency
 //

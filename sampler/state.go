@@ -60,7 +60,7 @@ type offered struct {
 
 // hold keeps the distribution of the candidates.
 func (o *offered) hold(c *Candidates) {
-	o.ids, o.row = o.ids[:0], o.row[:0]
+	o.ids, o.row = o.ids[:0], slices.Grow(o.row[:0], len(c.row))
 	if !c.listed {
 		o.row = append(o.row, c.row...)
 		o.floor, o.top, o.inv = negInf, c.Max(), 1/c.temp
@@ -70,7 +70,8 @@ func (o *offered) hold(c *Candidates) {
 		o.mass, _ = expSum(o.row, o.top, o.inv, o.floor)
 		return
 	}
-	o.probs = append(o.probs[:0], c.Probs()...)
+	o.ids, o.probs = slices.Grow(o.ids, cap(c.list)), slices.Grow(o.probs[:0], cap(c.list))
+	o.probs = append(o.probs, c.Probs()...)
 	for _, x := range c.list {
 		o.ids = append(o.ids, x.ID)
 	}

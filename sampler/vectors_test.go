@@ -193,6 +193,9 @@ func TestVectors(t *testing.T) {
 
 		{"repeat 1.2", Config{Temperature: 1, RepeatPenalty: 1.2, PenaltyLastN: 64}, []float32{2, -1, 0, .5}, []int32{0, 0, 1},
 			[]int32{0, 3, 2, 1}, []float64{.642192, .199981, .121294, .036533}},
+		// 2/.8, -1*.8, 0, .5
+		{"repeat .8", Config{Temperature: 1, RepeatPenalty: .8, PenaltyLastN: 64}, []float32{2, -1, 0, .5}, []int32{0, 0, 1},
+			[]int32{0, 3, 2, 1}, []float64{.797255, .107897, .065443, .029405}},
 		{"repeat 1.2, frequency .5, presence .3", Config{Temperature: 1, RepeatPenalty: 1.2, FrequencyPenalty: .5, PresencePenalty: .3, PenaltyLastN: 64}, []float32{2, -1, 0, .5}, []int32{0, 0, 1},
 			[]int32{3, 0, 2, 1}, []float64{.390048, .341359, .236576, .032017}},
 		{"frequency .5", Config{Temperature: 1, FrequencyPenalty: .5, PenaltyLastN: 64}, []float32{2, -1, 0, .5}, []int32{0, 0, 1, 2},
@@ -261,6 +264,47 @@ func TestVectors(t *testing.T) {
 			}
 			assert.Equal(t, test.row, row, "the row is as before")
 		})
+	}
+}
+
+// The queue tests of llama.cpp's test-sampling: token i of 10,000 has
+// probability proportional to i, so whole numbers say how many stay.
+func TestQueues(t *testing.T) {
+	const n, k, p, minP = 10000, 100, 4. / 5, 1. / 10
+	row := make([]float32, n)
+	for i := range row {
+		row[i] = float32(math.Log(float64(i)))
+	}
+	weight := func(m int) int { return m * (2*n - 1 - m) / 2 } // of the m most likely
+	for _, queue := range []string{"k", "p", "m", "kp", "km", "pk", "pm", "mk", "mp", "kpm", "kmp", "pkm", "pmk", "mkp", "mpk"} {
+		c, want := Config{Temperature: 1}, n-1 // token 0 is banned
+		for _, filter := range queue {
+			switch filter {
+			case 'k':
+				c.TopK, c.Order = k, append(c.Order, "top_k")
+				want = min(want, k)
+			case 'p':
+				c.TopP, c.Order = p, append(c.Order, "top_p")
+				m := 0
+				for 5*weight(m) < 4*weight(want) {
+					m++
+				}
+				want = m
+			case 'm':
+				c.MinP, c.Order = minP, append(c.Order, "min_p")
+				m := want
+				for 10*(n-m) < n-1 { // the m-th most likely token is n-m
+					m--
+				}
+				want = m
+			}
+		}
+		ids, _ := distOf(t, c, row)
+		if assert.Len(t, ids, want, queue) {
+			for i, id := range ids {
+				require.Equal(t, int32(n-1-i), id, queue)
+			}
+		}
 	}
 }
 

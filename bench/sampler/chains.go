@@ -13,7 +13,7 @@ type chain struct {
 	config  sampler.Config
 	native  []llama.NativeStep
 	history int     // tokens that the samplers look back at
-	goAim   float64 // how many times faster than llama.cpp we want to be in Go alone
+	goAim   float64 // how many times faster than llama.cpp we want to be in Go alone; 0: no aim
 	asmAim  float64 // and with the kernels in assembly
 }
 

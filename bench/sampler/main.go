@@ -58,7 +58,11 @@ func main() {
 		if sampler.Kernels() == "Go" {
 			aim = c.goAim
 		}
-		fmt.Printf("\n%s; aim at 128256 tokens and more: %g times\n", c.name, aim)
+		fmt.Printf("\n%s", c.name)
+		if aim > 0 {
+			fmt.Printf("; aim at 128256 tokens and more: %g times", aim)
+		}
+		fmt.Println()
 		for _, set := range sets {
 			m, err := measure(c, set, *rounds)
 			if err != nil {
@@ -115,9 +119,9 @@ func measure(c chain, set rowSet, rounds int) (m measurement, err error) {
 		return err
 	}
 
-	// Once over the rows to warm up; a turn is at least those, and a while.
+	// A turn to warm up; it is at least once over the rows, and a while.
 	const turn = 20 * time.Millisecond
-	if _, err = timed(len(set.rows), 0, pick); err != nil {
+	if _, err = timed(len(set.rows), turn, pick); err != nil {
 		return m, err
 	}
 	if _, err = timed(len(set.rows), 0, sample); err != nil {
