@@ -49,6 +49,15 @@ func TestNoAllocations(t *testing.T) {
 		_, err := bans.Pick(row, history, Draw{})
 		require.NoError(t, err)
 	}), "bans")
+	grammar := Default()
+	grammar.Constraint = below(31000)
+	constrained := mustNew(t, grammar)
+	_, err = constrained.Pick(row, history, Draw{})
+	require.NoError(t, err)
+	assert.Zero(t, testing.AllocsPerRun(20, func() {
+		_, err := constrained.Pick(row, history, Draw{})
+		require.NoError(t, err)
+	}), "constraint")
 	var top []TokenLogProb
 	assert.Zero(t, testing.AllocsPerRun(20, func() {
 		LogProb(row, 3)

@@ -31,6 +31,8 @@ type Candidates struct {
 	at     Draw    // the draw it is for
 	placed bool    // at is known
 
+	gate gate // the constraint
+
 	promptLen int         // tokens of the prompt
 	twisters  *[2]mt19937 // for draws and for xtc, where they are llama.cpp's
 
@@ -52,6 +54,7 @@ type Candidates struct {
 func (c *Candidates) open(row []float32) {
 	c.caller, c.row, c.list, c.undo = row, row, c.list[:0], c.undo[:0]
 	c.cut, c.listed, c.sorted, c.temp, c.err, c.patcher = false, false, false, 1, nil, ""
+	c.gate.passed = c.gate.Constraint == nil
 }
 
 // close puts the row back as it was and lets go of it.

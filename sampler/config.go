@@ -179,6 +179,11 @@ type Config struct {
 	// to 0.99.
 	AdaptiveDecay float64
 
+	// Constraint, where not nil, says which tokens may come at all, such as a
+	// grammar does. It stands before the chain, and has no name in Order. The
+	// sampler then has a state: see [Sampler.Accept].
+	Constraint Constraint
+
 	// DrawMethod is how [Sampler.Pick] draws from what the chain leaves.
 	DrawMethod DrawMethod
 

@@ -43,7 +43,8 @@
 //
 // A [Step] of your own takes its place among them by name. Mirostat and
 // adaptive-p stand behind all of them. [Guide] and [Contrast] make one row of
-// several before the chain.
+// several before the chain. A [Constraint], such as a grammar, stands before
+// it too: the filters see only tokens that it allows.
 //
 // [Sampler.PickDist] picks a token and gives the distribution that it was drawn
 // from, [Sampler.Trace] says what every filter of the chain left.
@@ -55,8 +56,9 @@
 //   - The draw is a function. A token's noise follows from the seed, the
 //     position, the stream and the token ([Draw]), the winner is the token with
 //     the largest logit/temperature + noise. Nothing is remembered between
-//     draws, so the text does not depend on what else was drawn. Only mirostat
-//     and adaptive-p have a state, which follows from [Sampler.Accept].
+//     draws, so the text does not depend on what else was drawn. Only mirostat,
+//     adaptive-p and a constraint have a state, which follows from
+//     [Sampler.Accept].
 //   - History is an argument. The penalties look at the tokens passed to the
 //     call and at nothing else; undoing a token means passing fewer.
 //   - Probabilities are summed in float64.

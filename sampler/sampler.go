@@ -19,14 +19,16 @@ var (
 )
 
 // A Sampler turns rows of logits into tokens. It is made by [New]. With
-// mirostat, adaptive-p or a [Stateful] step of the user's it belongs to one
-// sequence and hears of its tokens by [Sampler.Accept]; else it remembers
-// nothing. One goroutine at a time may use it.
+// mirostat, adaptive-p, a [Constraint] or a [Stateful] step of the user's it
+// belongs to one sequence and hears of its tokens by [Sampler.Accept]; else it
+// remembers nothing. One goroutine at a time may use it.
 type Sampler struct {
 	chain  []namedStep
 	method DrawMethod
 	trace  *Trace // nil for none
 	c      Candidates
+
+	refused error // what the constraint had to say about a token
 }
 
 // New returns a sampler for a configuration. A value out of range is an error
@@ -40,6 +42,9 @@ func New(c Config) (*Sampler, error) {
 	}
 	s := &Sampler{chain: chain, method: c.DrawMethod}
 	s.c.promptLen = c.PromptLen
+	if s.c.gate.Constraint, err = cloneConstraint(c.Constraint); err != nil {
+		return nil, err
+	}
 	if s.method == DrawMT19937 {
 		s.c.twisters = new([2]mt19937)
 	}
@@ -51,8 +56,9 @@ func New(c Config) (*Sampler, error) {
 // from here in more than one way. The user's own steps are shared unless they
 // are [Stateful].
 func (s *Sampler) Clone() *Sampler {
-	n := &Sampler{chain: cloneChain(s.chain), method: s.method}
+	n := &Sampler{chain: cloneChain(s.chain), method: s.method, refused: s.refused}
 	n.c.promptLen = s.c.promptLen
+	n.c.gate.Constraint, _ = cloneConstraint(s.c.gate.Constraint) // it could be cloned before
 	if s.c.twisters != nil {
 		n.c.twisters = new([2]mt19937)
 	}
@@ -62,6 +68,9 @@ func (s *Sampler) Clone() *Sampler {
 // String lists the filters that are on, first to last, with their settings.
 func (s *Sampler) String() string {
 	var b strings.Builder
+	if s.c.gate.Constraint != nil {
+		b.WriteString("constraint -> ")
+	}
 	for _, step := range s.chain {
 		b.WriteString(step.name)
 		if v, ok := step.Step.(fmt.Stringer); ok {
@@ -103,6 +112,9 @@ func (s *Sampler) PickDist(dst *Dist, logits []float32, history []int32, at Draw
 	if err != nil {
 		return 0, err
 	}
+	if c.admitAll(); c.err != nil {
+		return 0, c.err
+	}
 	c.settle()
 	c.Sort()
 	dst.fill(c)
@@ -119,12 +131,17 @@ func (s *Sampler) pick(logits []float32, history []int32, at Draw) (int32, error
 	isRow := !c.listed
 	switch {
 	case s.method != DrawGumbel:
+		if c.admitAll(); c.err != nil {
+			return 0, c.err
+		}
 		c.settle()
 		isRow = !c.listed
 		id = c.drawInverse(c.uniform())
 		if isRow && c.err == nil {
 			c.listed = false // the draw has listed a part of it
 		}
+	case !c.gate.passed:
+		id = c.drawAllowed(at.key())
 	case isRow:
 		id = c.drawRow(at.key())
 	default:
@@ -160,6 +177,7 @@ func (s *Sampler) dist(dst *Dist, logits []float32, history []int32) error {
 	if err := s.run(logits, history, nil); err != nil {
 		return err
 	}
+	c.admitAll()
 	c.settle()
 	c.expand()
 	if c.err != nil {
@@ -176,13 +194,31 @@ func (s *Sampler) dist(dst *Dist, logits []float32, history []int32) error {
 func (s *Sampler) run(logits []float32, history []int32, t *Trace) error {
 	c := &s.c
 	c.open(logits)
+	if s.refused != nil {
+		return fmt.Errorf("sampler: %s: %w", constraintName, s.refused)
+	}
 	if c.twisters != nil && c.placed && c.at.Pos < c.promptLen {
 		return fmt.Errorf("sampler: position %d lies in the prompt of %d tokens", c.at.Pos, c.promptLen)
 	}
 	if t != nil {
 		t.begin(c)
+		if !c.gate.passed { // at once, so that the steps show what is allowed
+			if c.admitAll(); c.err != nil {
+				return c.err
+			}
+			t.step(constraintName, c)
+		}
 	}
 	for _, step := range s.chain {
+		if !c.gate.passed {
+			skip := c.admit(step.Step, history)
+			if c.err != nil {
+				return c.err
+			}
+			if skip {
+				continue
+			}
+		}
 		if _, scales := step.Step.(temperature); !scales {
 			c.settle()
 		}

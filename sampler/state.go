@@ -14,10 +14,14 @@ type Stateful interface {
 	Clone() Stateful
 }
 
-// Accept tells the steps that have a state, such as mirostat, which token
-// follows the history of the last call. A sampler whose steps have none does
-// not need it.
+// Accept tells the constraint and the steps that have a state, such as
+// mirostat, which token follows the history of the last call. A sampler that
+// has neither does not need it. A token that the constraint does not allow is
+// an error of the next call.
 func (s *Sampler) Accept(token int32) {
+	if c := s.c.gate.Constraint; c != nil && s.refused == nil {
+		s.refused = c.Accept(token)
+	}
 	for _, step := range s.chain {
 		if v, ok := step.Step.(Stateful); ok {
 			v.Accept(token)
@@ -25,10 +29,10 @@ func (s *Sampler) Accept(token int32) {
 	}
 }
 
-// Stateful reports whether a step has a state, which Accept moves. Where none
-// has, one sampler serves for any point of a text.
+// Stateful reports whether there is a constraint, or a step with a state, which
+// Accept moves. Where there is none, one sampler serves for any point of a text.
 func (s *Sampler) Stateful() bool {
-	return slices.ContainsFunc(s.chain, func(step namedStep) bool {
+	return s.c.gate.Constraint != nil || slices.ContainsFunc(s.chain, func(step namedStep) bool {
 		_, ok := step.Step.(Stateful)
 		return ok
 	})

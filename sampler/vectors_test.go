@@ -414,6 +414,7 @@ func TestEveryOptionMatters(t *testing.T) {
 		"MirostatEta":       func(c *Config) { c.MirostatEta = 2 },
 		"AdaptiveTarget":    func(c *Config) { c.AdaptiveTarget = .1 },
 		"AdaptiveDecay":     func(c *Config) { c.AdaptiveDecay = .9 },
+		"Constraint":        func(c *Config) { c.Constraint = below(3) },
 		"DrawMethod":        func(c *Config) { c.DrawMethod = DrawInverse },
 		"Order":             func(c *Config) { c.Order = []string{"temperature", "top_a", "xtc"} },
 		"Steps": func(c *Config) {
@@ -436,3 +437,18 @@ func TestEveryOptionMatters(t *testing.T) {
 		assert.True(t, changed, name)
 	}
 }
+
+// below is a constraint that allows the tokens below it.
+type below int32
+
+func (b below) Allow(dst, tokens []int32) ([]int32, error) {
+	for _, id := range tokens {
+		if id < int32(b) {
+			dst = append(dst, id)
+		}
+	}
+	return dst, nil
+}
+
+func (b below) Accept(int32) error { return nil }
+func (b below) Clone() any         { return b }
