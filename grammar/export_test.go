@@ -1,0 +1,4 @@
+package grammar
+
+// Forget empties the cache of a matcher.
+func Forget(m *Matcher) { m.m.forget() }
