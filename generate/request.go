@@ -34,6 +34,10 @@ type Request struct {
 	// Sampling.MinLength is set and its EndTokens are empty, these become the
 	// tokens that end this text: EndTokens, and those of the vocabulary unless
 	// IgnoreEOG is set. If there are none, MinLength bans nothing.
+	//
+	// A constraint decides where the text may end: with Sampling.Constraint
+	// neither EndTokens nor IgnoreEOG may be set. It is cloned for the request,
+	// and hears of every token of the text and of its end token.
 	Sampling sampler.Config
 	Seed     uint64
 
@@ -93,6 +97,10 @@ func (r Request) check(l eval.Limits, amateurs int) error {
 		return fmt.Errorf("generate: %w: %d tokens in a context of %d", ErrPromptTooLong, len(r.Prompt), l.Context)
 	case r.MaxTokens < 0:
 		return fmt.Errorf("generate: MaxTokens is %d: it must be at least 0 (no bound)", r.MaxTokens)
+	case r.Sampling.Constraint != nil && len(r.EndTokens) > 0:
+		return fmt.Errorf("generate: EndTokens with a constraint: it must be empty, for the constraint says where the text may end")
+	case r.Sampling.Constraint != nil && r.IgnoreEOG:
+		return fmt.Errorf("generate: IgnoreEOG with a constraint: it must be false, for the constraint says where the text may end")
 	case r.TopLogProbs < 0 || r.TopLogProbs > l.Vocab:
 		return fmt.Errorf("generate: TopLogProbs is %d: it must be in [0, %d]", r.TopLogProbs, l.Vocab)
 	case r.TraceTop < 0 || r.TraceTop > l.Vocab:
