@@ -54,6 +54,9 @@ func (a *app) generate(o *options) error {
 	// llama.cpp's threads keep all cores busy: no thread of Go shall be woken
 	// just to look for work (measured on 2 cores: 4% of the speed).
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	if err := a.readGrammar(&o.grammar); err != nil {
+		return err
+	}
 	text, err := a.readPrompt(promptSource{
 		text: o.prompt, given: o.given("--prompt"), file: o.promptFile, binaryFile: o.binaryFile, escapes: o.escapes,
 	})
@@ -73,6 +76,9 @@ func (a *app) generate(o *options) error {
 	o.resolveSeed()
 	config, err := o.samplerConfig(model.Vocab())
 	if err != nil {
+		return err
+	}
+	if err := o.grammar.bind(model.Vocab(), &config); err != nil {
 		return err
 	}
 	session, closeSession, err := newSession(model, o)
@@ -131,7 +137,12 @@ func (a *app) generate(o *options) error {
 	ids, err := a.stream(o, session, cache.held, request, text, out)
 	err = errors.Join(err, trace.close())
 	if stats.Finish != "" {
-		err = a.finish(o, out, newSummary(stats, loadTime), err)
+		sum := newSummary(stats, loadTime)
+		sum.Complete = o.grammar.complete(ids)
+		if err == nil && stats.Finish == generate.EndToken {
+			err = o.grammar.validate(model.Vocab().Detokenize(ids))
+		}
+		err = a.finish(o, out, sum, err)
 	}
 	return errors.Join(err, cache.save(append(tokens, ids...), len(tokens)))
 }

@@ -32,6 +32,7 @@ type options struct {
 	predict      int
 	reverse      []string
 	ignoreEOS    bool
+	grammar      grammarOptions
 	keep         int
 	contextShift bool
 	cacheFile    string
@@ -199,6 +200,14 @@ func (o *options) table() []*setting {
 			usage: "end before this text is generated; may be given several times"},
 		{names: "--ignore-eos", group: groupGeneration, value: switchValue(&o.ignoreEOS, true),
 			usage: "never choose an end token"},
+		{names: "--grammar", arg: "GBNF", group: groupGeneration, value: nonEmpty(&o.grammar.text, "want a grammar"),
+			usage: "generate only texts of a grammar, whose first rule is called root"},
+		{names: "--grammar-file", arg: "FILE", group: groupGeneration, value: fileValue(&o.grammar.file),
+			usage: "the same with the grammar from a file"},
+		{names: "-j, --json-schema", arg: "SCHEMA", group: groupGeneration, value: nonEmpty(&o.grammar.schema, "want a JSON schema, such as {} for any JSON"),
+			usage: "generate only JSON that is valid against a schema, such as {} for any"},
+		{names: "-jf, --json-schema-file", arg: "FILE", group: groupGeneration, value: fileValue(&o.grammar.schemaFile),
+			usage: "the same with the schema from a file"},
 		{names: "--keep", arg: "N", group: groupGeneration, value: intValue(&o.keep, -1, anyInt, "-1 (all) or more"),
 			usage: "tokens of the prompt that a context shift keeps"},
 		{names: "--context-shift", off: "--no-context-shift", env: "LLAMA_ARG_CONTEXT_SHIFT", group: groupGeneration, value: contextShiftValue(&o.contextShift),

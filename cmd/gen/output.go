@@ -26,6 +26,7 @@ type summary struct {
 	Finish          string  `json:"finish"`
 	Stop            string  `json:"stop,omitempty"`
 	EndToken        *int32  `json:"end_token,omitempty"`
+	Complete        *bool   `json:"complete,omitempty"` // whether the text is a whole one of the grammar
 	Seed            uint64  `json:"seed"`
 	PromptTokens    int     `json:"prompt_tokens"`
 	CachedTokens    int     `json:"cached_tokens"`
@@ -57,6 +58,9 @@ func (s summary) line() string {
 	finish := s.Finish
 	if s.Stop != "" {
 		finish += fmt.Sprintf(" %q", s.Stop)
+	}
+	if s.Complete != nil && !*s.Complete {
+		finish += ", which cuts the text: the grammar is not complete"
 	}
 	var parts []string
 	if s.CachedTokens > 0 {

@@ -46,6 +46,9 @@ func (o *options) resolve() error {
 	if o.cacheAll && o.cacheRead {
 		return badUsage("--prompt-cache-all writes the file and --prompt-cache-ro does not: give one of them")
 	}
+	if err := o.resolveGrammar(); err != nil {
+		return err
+	}
 	return o.resolveDevices()
 }
 
@@ -138,5 +141,6 @@ func (o *options) noteIdleFlags(window int) {
 		o.noteIdle("--ignore-eos", "with -n 0")
 		o.noteIdle("--logprobs", "with -n 0")
 		o.noteIdle("--trace", "with -n 0")
+		o.noteIdle(o.grammar.flag, "with -n 0")
 	}
 }
