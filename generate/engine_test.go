@@ -99,6 +99,8 @@ func TestBadRequest(t *testing.T) {
 		{"negative TopLogProbs", func(r *Request) { r.TopLogProbs = -1 }, "TopLogProbs is -1: it must be in [0, 32]", nil},
 		{"large TopLogProbs", func(r *Request) { r.TopLogProbs = 33 }, "TopLogProbs is 33", nil},
 		{"negative TraceTop", func(r *Request) { r.TraceTop = -1 }, "TraceTop is -1: it must be in [0, 32]", nil},
+		{"end tokens and a constraint", func(r *Request) { r.Sampling.Constraint, r.EndTokens = matcherOf(t, `root ::= "a"`), []int32{5} }, "EndTokens with a constraint: it must be empty", nil},
+		{"a constraint and no ends", func(r *Request) { r.Sampling.Constraint, r.IgnoreEOG = matcherOf(t, `root ::= "a"`), true }, "IgnoreEOG with a constraint: it must be false", nil},
 		{"sampling", func(r *Request) { r.Sampling = sampler.Config{Temperature: -1} }, "generate: sampler: ", nil},
 	}
 	for _, test := range tests {

@@ -487,7 +487,43 @@ void srt_sampler_reset(srt_sampler * s) {
     fence(&s->fault, [&] { llama_sampler_reset(s->chain); });
 }
 
-// ---- for tests -----------------------------------------------------------
+// ---- grammars, for tests -------------------------------------------------
+
+struct llama_sampler * srt_grammar_new(const struct llama_vocab * vocab, const char * gbnf, const char * root, srt_fault * fault) {
+    return fenced<struct llama_sampler *>(nullptr, fault, [&] { return llama_sampler_init_grammar(vocab, gbnf, root); });
+}
+
+struct llama_sampler * srt_grammar_new_lazy(const struct llama_vocab * vocab, const char * gbnf, const char * root, const char * pattern, srt_fault * fault) {
+    return fenced<struct llama_sampler *>(nullptr, fault, [&] {
+        return llama_sampler_init_grammar_lazy_patterns(vocab, gbnf, root, &pattern, 1, nullptr, 0);
+    });
+}
+
+struct llama_sampler * srt_grammar_clone(struct llama_sampler * grammar, srt_fault * fault) {
+    return fenced<struct llama_sampler *>(nullptr, fault, [&] { return llama_sampler_clone(grammar); });
+}
+
+void srt_grammar_free(struct llama_sampler * grammar, srt_fault * fault) {
+    fence(fault, [&] { llama_sampler_free(grammar); });
+}
+
+void srt_grammar_accept(struct llama_sampler * grammar, llama_token token, srt_fault * fault) {
+    fence(fault, [&] { llama_sampler_accept(grammar, token); });
+}
+
+void srt_grammar_check(struct llama_sampler * grammar, const llama_token * tokens, bool * allowed, int32_t n, srt_fault * fault) {
+    fence(fault, [&] {
+        std::vector<llama_token_data> data(n);
+        for (int32_t i = 0; i < n; i++) {
+            data[i] = {tokens[i], 0.0f, 0.0f};
+        }
+        llama_token_data_array array = {data.data(), data.size(), -1, false};
+        llama_sampler_apply(grammar, &array);
+        for (int32_t i = 0; i < n; i++) {
+            allowed[i] = data[i].logit == 0.0f;
+        }
+    });
+}
 
 void srt_fail(int32_t kind, srt_fault * fault) {
     fence(fault, [&] {

@@ -146,6 +146,17 @@ void srt_sampler_apply(srt_sampler * s, const float * logits, int32_t n_vocab);
 void srt_sampler_accept(srt_sampler * s, llama_token token);
 void srt_sampler_reset(srt_sampler * s);
 
+// Grammars, for tests: llama.cpp's own, beside which package grammar is tested.
+// The second one waits until a text matches a pattern.
+struct llama_sampler * srt_grammar_new(const struct llama_vocab * vocab, const char * gbnf, const char * root, srt_fault * fault);
+struct llama_sampler * srt_grammar_new_lazy(const struct llama_vocab * vocab, const char * gbnf, const char * root, const char * pattern, srt_fault * fault);
+struct llama_sampler * srt_grammar_clone(struct llama_sampler * grammar, srt_fault * fault);
+void                   srt_grammar_free(struct llama_sampler * grammar, srt_fault * fault);
+void                   srt_grammar_accept(struct llama_sampler * grammar, llama_token token, srt_fault * fault);
+
+// Sets allowed[i] to whether tokens[i] may come next.
+void srt_grammar_check(struct llama_sampler * grammar, const llama_token * tokens, bool * allowed, int32_t n, srt_fault * fault);
+
 // For tests of the fence: fails the way the kind says, inside a fence.
 void srt_fail(int32_t kind, srt_fault * fault);
 

@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 var testsMayImport = []string{
 	"github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak", "gonum.org/v1/gonum",
 	"github.com/santhosh-tekuri/jsonschema",
+	"grammar", // against llama.cpp's own, in llama
 }
 
 // cPackages may import "C" and unsafe.
