@@ -47,7 +47,7 @@ fuzz: archive ## every fuzz target for a minute
 
 stress: archive model ## what takes long: tests again and again, under the collector's and the race detector's eyes
 	$(GO) test -race -count 20 $(PURE)
-	SORTES_STRESS=1 $(GO) test -timeout 60m ./grammar
+	SORTES_STRESS=1 $(TEST) -timeout 60m -run 'Random|Soak|Bounds' ./grammar ./cmd/gen
 	GODEBUG=cgocheck=1 GOGC=1 GOEXPERIMENT=cgocheck2 $(TEST) -count 5 -timeout 60m ./llama/...
 
 bench: archive gen models ## measure beside llama.cpp's own tools
