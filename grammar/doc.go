@@ -16,8 +16,8 @@
 // # How it works
 //
 // A grammar is compiled into a graph of nodes over bytes. The state of a text
-// is the set of all ways to read it, each a node and a stack of the rules that
-// it is in. States are found once and remembered with where each byte leads, so
+// is the set of all ways to read it: the nodes it may be at, each with the
+// rules that it may be in. States are found once and remembered with where each byte leads, so
 // that a token is looked up about as fast as its bytes are read, and all tokens
 // of a vocabulary, which share their beginnings, in about a millisecond, once
 // for each state.
@@ -30,7 +30,7 @@
 //
 // No grammar takes more than a bounded amount of memory and time. One that is
 // too large, too deeply nested, left-recursive or without an end is refused by
-// [Parse] or [Grammar.Matcher]; one that can be read in thousands of ways at
+// [Parse] or [Grammar.Matcher]; one with tens of thousands of ways to go on at
 // once ends its text with [ErrAmbiguous].
 //
 // # Concurrency

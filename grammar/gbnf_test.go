@@ -37,6 +37,8 @@ func TestNotation(t *testing.T) {
 		{`root ::= "(" root ")" | "x"`, []string{"x", "((x))"}, []string{"(x", "()"}},
 		{"root ::= list\nlist ::= item (\",\" item)*\nitem ::= [0-9]+ | \"[\" list? \"]\"", []string{"1", "[1,[2,[]],3]"}, []string{"[", "[,]", "1,"}},
 		{"root ::= \"a\" (\"b\" never | \"c\")? | \"d\" (\"e\" never)* \"f\"\nnever ::= \"x\" never", []string{"a", "ac", "df"}, []string{"ab", "de", "abx"}},
+		// One rule that may be empty, reached in two ways at once.
+		{"root ::= y \"1\" | y \"2\"\ny ::= e \"z\"\ne ::= \"c\"?", []string{"z1", "z2", "cz1", "cz2"}, []string{"z", "c1", "zz"}},
 		{`root ::= [¡-ÿ] [一-龥] [😀-😂]`, []string{"é日😁"}, []string{"a日😁", "é日x"}},
 		{"root ::= [\\uD700-\\uE001]", []string{"\ud7ff", "\ue000"}, []string{"\xed\xa0\x80", "\ue002"}},
 	} {
@@ -103,7 +105,7 @@ func TestHostileGrammars(t *testing.T) {
 	w := mixed()
 	v := grammar.NewVocabulary(w)
 	var chain strings.Builder
-	for i := range 30000 {
+	for i := range 3000 {
 		fmt.Fprintf(&chain, "r%d ::= r%d \"a\" | r%d \"b\"\n", i, i+1, i+1)
 	}
 	for name, c := range map[string]struct{ gbnf, wants string }{
@@ -111,10 +113,10 @@ func TestHostileGrammars(t *testing.T) {
 		"a large repetition":        {`root ::= ([a-z]{0,6000} | "x" [0-9]{0,6000}){0,10000} "."`, "too ambiguous"},
 		"nested repetitions":        {`root ::= (("a"{0,500}){0,500}){0,500}`, "too ambiguous"},
 		"too many copies":           {`root ::= "a"{0,200000} "b"{0,200000}`, "the grammar is too large"},
-		"exponential left corners":  {"root ::= r0\n" + chain.String() + `r30000 ::= "c"`, "too ambiguous"},
+		"exponential left corners":  {"root ::= r0\n" + chain.String() + `r3000 ::= "c"`, ""},
 		"the same twice, for ever":  {`root ::= ([ ] | [ ])* "x"`, ""},
 		"nested stars":              {`root ::= ((("a"*)*)*)* "b"`, ""},
-		"exponentially many stacks": {`root ::= "a" root "b" | "a" root "c" | "a" root "d" | "x"`, "too ambiguous"},
+		"exponentially many stacks": {`root ::= "a" root "b" | "a" root "c" | "a" root "d" | "x"`, ""},
 	} {
 		g, err := grammar.Parse(c.gbnf, "root")
 		require.NoError(t, err, name)
@@ -331,14 +333,14 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		r := rand.New(rand.NewPCG(1, 1))
-		for range 20 {
+		for range 5 {
 			may, err := m.Allow(nil, everything(letters()))
 			if err != nil {
 				require.ErrorIs(t, err, grammar.ErrAmbiguous)
 				return
 			}
 			if len(may) == 0 {
-				return // a token that this vocabulary has not in this place
+				return // a token that does not exist
 			}
 			if m.Accept(may[r.IntN(len(may))]) != nil {
 				t.Fatal("an allowed token is rejected")

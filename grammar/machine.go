@@ -9,39 +9,63 @@ import (
 	"sync"
 )
 
-// ErrAmbiguous: the grammar can be read in too many ways at once to be
-// followed. It is wrapped.
+// ErrAmbiguous: there are too many ways to go on in a grammar to follow
+// them all. It is wrapped.
 var ErrAmbiguous = errors.New("the grammar is too ambiguous")
 
 // Bounds of the work on one state and in one call, and of the memory of the
 // cache. Grammars that are not made to break things stay far below them.
 const (
-	maxConfigs = 1 << 13 // ways to read the text so far
-	maxWork    = 1 << 21 // steps of closure in one call
-	maxCache   = 64 << 20
+	maxPlaces = 1 << 15 // to go on from
+	maxWork   = 1 << 21 // steps of settle in one call
+	maxCache  = 64 << 20
 )
 
-// A stack says where to go on when the rule under way has ended. Stacks are
-// shared: two that are equal are one.
+// A stack says where to go on when the rule under way has ended, in each of the
+// ways in which it was called: all of them at once, so that texts that can be
+// read in exponentially many ways do not take as many stacks (Tomita's
+// graph-structured stack, 1985). Stacks are shared: two that are equal are one.
 type stack struct {
 	id     uint64
-	ret    int32
-	parent *stack
+	frames []frame
+	bottom bool // one of the ways is that it is the root's own
 }
 
-type stackKey struct {
-	ret    int32
-	parent *stack
+// A frame is one call: the node behind it, and the stack of the rule that it
+// stands in.
+type frame struct {
+	ret   int32
+	below *stack
 }
 
-// A config is one way to read the text so far: the node that takes the next
-// byte or token, and the calls it is in.
+// A config is a node that takes the next byte or token, and the calls it is in.
 type config struct {
 	node  int32
 	stack *stack
 }
 
-// A state is the set of all ways to read a text, and remembers where each
+// A call is a frame in the making: while a state is settled, more ways to reach
+// it may be found.
+type call struct {
+	ret    int32
+	below  []calls
+	ended  bool // the rule that was called can end without a byte
+	frozen *stack
+}
+
+// calls are what a node is in: a stack, or a call in the making on top of some.
+type calls struct {
+	stack *stack
+	call  *call
+}
+
+// A place is a node with one of the ways to be there.
+type place struct {
+	node int32
+	in   calls
+}
+
+// A state is all ways to read a text, a config for each node, and remembers where each
 // class of bytes leads.
 type state struct {
 	configs  []config
@@ -57,23 +81,27 @@ type machine struct {
 	program *program
 	vocab   *Vocabulary
 
-	mu      sync.Mutex
-	states  map[string]*state
-	stacks  map[stackKey]*stack
-	ids     uint64
-	size    int // of the cache, bytes or so
-	work    int // left in this call
-	pending []config
-	seen    map[config]struct{}
-	key     []byte
-	path    []*state
+	mu     sync.Mutex
+	states map[string]*state
+	stacks map[string]*stack
+	ids    uint64
+	size   int // of the cache, bytes or so
+	work   int // left in this call
+	key    []byte
+	path   []*state
+
+	// Scratch of settle.
+	pending []place
+	seen    map[place]struct{}
+	open    map[int32]*call
+	waiting map[int32][]calls // by node that takes the next byte or token
 }
 
 // dead is where no way is left.
 var dead = &state{}
 
 func newMachine(p *program, v *Vocabulary) *machine {
-	m := &machine{program: p, vocab: v, seen: map[config]struct{}{}}
+	m := &machine{program: p, vocab: v, seen: map[place]struct{}{}, open: map[int32]*call{}, waiting: map[int32][]calls{}}
 	m.forget()
 	return m
 }
@@ -84,7 +112,7 @@ func (m *machine) forget() {
 		clear(s.next)
 		s.mask = nil
 	}
-	m.states, m.stacks, m.size = map[string]*state{}, map[stackKey]*stack{}, 0
+	m.states, m.stacks, m.size = map[string]*state{}, map[string]*stack{}, 0
 }
 
 // begin opens a call: it gets its share of work, and a full cache is emptied.
@@ -95,60 +123,117 @@ func (m *machine) begin() {
 	}
 }
 
-func (m *machine) push(ret int32, parent *stack) *stack {
-	k := stackKey{ret, parent}
-	s, ok := m.stacks[k]
-	if !ok {
-		m.ids++
-		s = &stack{m.ids, ret, parent}
-		m.stacks[k] = s
-		m.size += 64
-	}
-	return s
-}
-
-// settle returns the state of the configs in m.pending, followed through calls,
+// settle returns the state of the places in m.pending, followed through calls,
 // splits and ends to where a byte or a token is wanted.
 func (m *machine) settle() (*state, error) {
 	clear(m.seen)
+	clear(m.open)
+	clear(m.waiting)
 	s := &state{}
-	nodes := m.program.nodes
 	for len(m.pending) > 0 {
-		c := m.pending[len(m.pending)-1]
+		at := m.pending[len(m.pending)-1]
 		m.pending = m.pending[:len(m.pending)-1]
-		if _, ok := m.seen[c]; ok {
+		if _, ok := m.seen[at]; ok {
 			continue
 		}
-		m.seen[c] = struct{}{}
+		m.seen[at] = struct{}{}
 		m.work--
-		if len(m.seen) > 4*maxConfigs || len(s.configs) > maxConfigs || m.work < 0 {
+		if len(m.seen) > maxPlaces || m.work < 0 {
 			m.pending = m.pending[:0]
-			return nil, fmt.Errorf("grammar: %w: here it can be read in more than %d ways", ErrAmbiguous, maxConfigs)
+			return nil, fmt.Errorf("grammar: %w: there are more than %d ways to go on", ErrAmbiguous, maxPlaces)
 		}
-		switch n := &nodes[c.node]; n.op {
+		switch n := &m.program.nodes[at.node]; n.op {
 		case opEnd:
-			if c.stack == nil {
-				s.complete = true
-			} else {
-				m.pending = append(m.pending, config{c.stack.ret, c.stack.parent})
-			}
+			s.complete = m.leave(at.in) || s.complete
 		case opSplit:
 			for _, to := range n.alts {
-				m.pending = append(m.pending, config{to, c.stack})
+				m.pending = append(m.pending, place{to, at.in})
 			}
 		case opCall:
-			if n.next != end { // else what calls us goes on
-				c.stack = m.push(n.next, c.stack)
+			in := at.in
+			if n.next != end { // else what called us goes on
+				in = calls{call: m.enter(n.next, at.in)}
 			}
-			m.pending = append(m.pending, config{m.program.starts[n.rule], c.stack})
-		case opToken:
-			s.tokens = true
-			s.configs = append(s.configs, c)
+			m.pending = append(m.pending, place{m.program.starts[n.rule], in})
 		default:
-			s.configs = append(s.configs, c)
+			s.tokens = s.tokens || n.op == opToken
+			m.waiting[at.node] = append(m.waiting[at.node], at.in)
 		}
 	}
+	for node, in := range m.waiting {
+		s.configs = append(s.configs, config{node, m.freeze(in)})
+	}
 	return m.intern(s), nil
+}
+
+// enter returns the call whose rule goes on at ret, reached in one more way.
+func (m *machine) enter(ret int32, in calls) *call {
+	c := m.open[ret]
+	if c == nil {
+		c = &call{ret: ret}
+		m.open[ret] = c
+	}
+	c.below = append(c.below, in)
+	if c.ended {
+		m.pending = append(m.pending, place{ret, in})
+	}
+	return c
+}
+
+// leave goes on behind a call, and reports whether the text may end.
+func (m *machine) leave(in calls) (complete bool) {
+	if c := in.call; c != nil {
+		c.ended = true
+		for _, below := range c.below {
+			m.pending = append(m.pending, place{c.ret, below})
+		}
+		return false
+	}
+	for _, f := range in.stack.frames {
+		m.pending = append(m.pending, place{f.ret, calls{stack: f.below}})
+	}
+	return in.stack.bottom
+}
+
+// freeze returns the stack of all these ways. No rule begins with itself, so
+// that no call is below itself.
+func (m *machine) freeze(all []calls) *stack {
+	if len(all) == 1 && all[0].stack != nil {
+		return all[0].stack
+	}
+	s := &stack{}
+	for _, in := range all {
+		c := in.call
+		if c == nil {
+			s.frames = append(s.frames, in.stack.frames...)
+			s.bottom = s.bottom || in.stack.bottom
+			continue
+		}
+		if c.frozen == nil {
+			c.frozen = m.freeze(c.below)
+		}
+		s.frames = append(s.frames, frame{c.ret, c.frozen})
+	}
+	slices.SortFunc(s.frames, func(a, b frame) int {
+		return cmp.Or(cmp.Compare(a.ret, b.ret), cmp.Compare(a.below.id, b.below.id))
+	})
+	s.frames = slices.Compact(s.frames)
+	m.key = m.key[:0]
+	for _, f := range s.frames {
+		m.key = binary.AppendUvarint(m.key, uint64(f.ret))
+		m.key = binary.AppendUvarint(m.key, f.below.id)
+	}
+	if s.bottom {
+		m.key = append(m.key, 0)
+	}
+	if known, ok := m.stacks[string(m.key)]; ok {
+		return known
+	}
+	m.ids++
+	s.id = m.ids
+	m.stacks[string(m.key)] = s
+	m.size += 150 + 16*len(s.frames) + len(m.key)
+	return s
 }
 
 // intern returns the state that the cache has for one, which it may become.
@@ -156,19 +241,11 @@ func (m *machine) intern(s *state) *state {
 	if len(s.configs) == 0 && !s.complete {
 		return dead
 	}
-	id := func(c config) uint64 {
-		if c.stack == nil {
-			return 0
-		}
-		return c.stack.id
-	}
-	slices.SortFunc(s.configs, func(a, b config) int {
-		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(id(a), id(b)))
-	})
+	slices.SortFunc(s.configs, func(a, b config) int { return cmp.Compare(a.node, b.node) })
 	m.key = m.key[:0]
 	for _, c := range s.configs {
 		m.key = binary.AppendUvarint(m.key, uint64(c.node))
-		m.key = binary.AppendUvarint(m.key, id(c))
+		m.key = binary.AppendUvarint(m.key, c.stack.id)
 	}
 	if s.complete {
 		m.key = append(m.key, 0)
@@ -185,7 +262,8 @@ func (m *machine) intern(s *state) *state {
 
 // start returns the state of the empty text.
 func (m *machine) start(root int) (*state, error) {
-	m.pending = append(m.pending[:0], config{m.program.starts[root], nil})
+	bottom := m.freeze([]calls{{stack: &stack{bottom: true}}, {stack: &stack{bottom: true}}})
+	m.pending = append(m.pending[:0], place{m.program.starts[root], calls{stack: bottom}})
 	return m.settle()
 }
 
@@ -201,7 +279,7 @@ func (m *machine) step(s *state, b byte) (*state, error) {
 	for _, c := range s.configs {
 		for _, e := range m.program.nodes[c.node].edges {
 			if e.lo <= b && b <= e.hi {
-				m.pending = append(m.pending, config{e.next, c.stack})
+				m.pending = append(m.pending, place{e.next, calls{stack: c.stack}})
 			}
 		}
 	}
@@ -231,13 +309,15 @@ func (m *machine) stepToken(s *state, id int32) (*state, error) {
 	}
 	for _, c := range s.configs {
 		if n := &m.program.nodes[c.node]; n.op == opToken && (n.token == id) != n.not {
-			m.pending = append(m.pending, config{n.next, c.stack})
+			m.pending = append(m.pending, place{n.next, calls{stack: c.stack}})
 		}
 	}
 	if len(m.pending) == 0 {
 		return to, nil
 	}
-	m.pending = append(m.pending, to.configs...)
+	for _, c := range to.configs {
+		m.pending = append(m.pending, place{c.node, calls{stack: c.stack}})
+	}
 	whole := to.complete
 	to, err := m.settle()
 	if err == nil && whole && !to.complete {

@@ -193,6 +193,27 @@ func TestSchemaNumberBounds(t *testing.T) {
 			is, _ := follows(t, s.GBNF(), text)
 			require.Equal(t, within(text), is, "%s: %s\n%s", schema, text, s.GBNF())
 		}
+		for _, keyword := range []string{"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"} {
+			b, ok := limits[keyword].(json.Number)
+			if !ok || rat(b.String()).Sign() == 0 && b[0] == '-' {
+				continue
+			}
+			exact := b.String() // the bound itself, also with more zeros, and what is next to it
+			whole := rat(exact).IsInt()
+			if whole {
+				exact = rat(exact).Num().String()
+			} else if limits["type"] == "integer" {
+				continue
+			}
+			try(exact)
+			if limits["type"] == "number" {
+				if whole {
+					exact += "."
+				}
+				try(exact + "00")
+				try(exact + "001")
+			}
+		}
 		if limits["type"] == "integer" {
 			for range 40 {
 				try(fmt.Sprint(r.IntN(2600) - 1300))

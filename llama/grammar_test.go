@@ -160,3 +160,69 @@ func TestGrammarAgainstLlamaCPP(t *testing.T) {
 		}
 	}
 }
+
+// Inside a JSON string, where nearly all tokens are allowed: the time of one
+// candidate, of all tokens for the first time and again, and of a token more.
+func BenchmarkGrammar(b *testing.B) {
+	v := realModel(b).Vocab()
+	schema, err := grammar.ParseSchema(`{"type": "string"}`)
+	require.NoError(b, err)
+	all := make([]int32, v.Size())
+	for id := range all {
+		all[id] = int32(id)
+	}
+	quote, err := v.Tokenize("\"", TokenizeOptions{})
+	require.NoError(b, err)
+	word, err := v.Tokenize("word", TokenizeOptions{})
+	require.NoError(b, err)
+	rules, err := grammar.Parse(schema.GBNF(), "root")
+	require.NoError(b, err)
+	words := grammar.NewVocabulary(v)
+	matcher := func(b *testing.B) *grammar.Matcher {
+		m, err := rules.Matcher(words)
+		require.NoError(b, err)
+		require.NoError(b, m.Accept(quote[0]))
+		return m
+	}
+	_, err = matcher(b).Allow(nil, all) // sorts the vocabulary
+	require.NoError(b, err)
+	native := nativeOf(b, v, schema.GBNF())
+	require.NoError(b, native.accept(quote[0]))
+
+	for name, tokens := range map[string][]int32{"one": word, "all": all} {
+		b.Run(name+"/ours", func(b *testing.B) {
+			m := matcher(b)
+			var may []int32
+			for b.Loop() {
+				may, _ = m.Allow(may[:0], tokens)
+			}
+		})
+		b.Run(name+"/llama.cpp", func(b *testing.B) {
+			var may []int32
+			for b.Loop() {
+				may, _ = native.allow(may[:0], tokens)
+			}
+		})
+	}
+	b.Run("all for the first time/ours", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			m := matcher(b)
+			b.StartTimer()
+			_, _ = m.Allow(nil, all)
+		}
+	})
+	b.Run("clone and accept/ours", func(b *testing.B) {
+		m := matcher(b)
+		for b.Loop() {
+			_ = m.Clone().(*grammar.Matcher).Accept(word[0])
+		}
+	})
+	b.Run("clone and accept/llama.cpp", func(b *testing.B) {
+		for b.Loop() {
+			n, _ := native.clone()
+			_ = n.acceptRaw(word[0])
+			n.close()
+		}
+	})
+}

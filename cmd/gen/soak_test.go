@@ -65,7 +65,7 @@ func TestGrammarSoak(t *testing.T) {
 		return text, false
 	}
 
-	rounds := uint64(100)
+	rounds := uint64(200)
 	if os.Getenv("SORTES_STRESS") != "" {
 		rounds = 500
 	}
