@@ -44,7 +44,7 @@ func (guess) draft(history []int32, n int) []int32 {
 func TestConstraint(t *testing.T) {
 	m := matcherOf(t, `root ::= "é" [a-c]{1,4} ("#" "€"){2} "\n"?`)
 	texts := map[string]map[uint64]string{}
-	for _, d := range []drafter{nil, guess{}} {
+	for _, d := range []speculative.Drafter{nil, guess{}} {
 		e := newEngine(t, tablemodel.New(tablemodel.Config{Sequences: 4}), Options{drafter: d})
 		found := map[uint64]string{}
 		var mu sync.Mutex

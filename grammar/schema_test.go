@@ -88,6 +88,10 @@ func TestSchemaDocuments(t *testing.T) {
 			[]string{`null`, `{"v":1}`, `{"next":{"next":null,"v":2},"v":1}`}, []string{`{"next":{},"v":1}`, `{}`}},
 		{`{"type": "object", "properties": {"sub": {"$ref": "#"}}, "additionalProperties": false}`, []string{`{}`, `{"sub":{"sub":{}}}`}, []string{`{"sub":1}`}},
 		{`{"items": {"$ref": "#/properties/a~1b%20c"}, "properties": {"a/b c": {"const": 1}}, "type": "array"}`, []string{"[1,1]"}, []string{"[2]"}},
+		// A reference into a list, two whose names are spelled alike in a grammar, a long string.
+		{`{"type": "array", "prefixItems": [{"const": 1}, {"type": "array", "items": {"$ref": "#/prefixItems/0"}}]}`, []string{"[1,[1,1]]"}, []string{"[1,[2]]"}},
+		{`{"anyOf": [{"$ref": "#/$defs/a b"}, {"$ref": "#/$defs/a~1b"}], "$defs": {"a b": {"const": 1}, "a/b": {"const": 2}}}`, []string{"1", "2"}, []string{"3"}},
+		{`{"type": "string", "maxLength": 3000}`, []string{`"` + strings.Repeat("é", 3000) + `"`}, []string{`"` + strings.Repeat("é", 3001) + `"`}},
 	} {
 		s := schemaOf(t, c.schema)
 		for _, text := range c.yes {

@@ -22,6 +22,9 @@ type grammarOptions struct {
 	matcher *grammar.Matcher // at the beginning of the text
 }
 
+// grammarFlags name what the text must follow. One of them may be given.
+var grammarFlags = []string{"--grammar", "--grammar-file", "--json-schema", "--json-schema-file"}
+
 // nonEmpty is a text that must not be empty.
 func nonEmpty(p *string, want string) value {
 	v := textValue(p)
@@ -37,9 +40,8 @@ func nonEmpty(p *string, want string) value {
 
 // resolveGrammar finds the flag that was given, of which there may be one.
 func (o *options) resolveGrammar() error {
-	o.grammar.flag = "--grammar" // stands for all while none is given
 	given := 0
-	for _, flag := range []string{"--grammar", "--grammar-file", "--json-schema", "--json-schema-file"} {
+	for _, flag := range grammarFlags {
 		if o.given(flag) {
 			o.grammar.flag = flag
 			given++

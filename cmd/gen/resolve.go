@@ -141,6 +141,8 @@ func (o *options) noteIdleFlags(window int) {
 		o.noteIdle("--ignore-eos", "with -n 0")
 		o.noteIdle("--logprobs", "with -n 0")
 		o.noteIdle("--trace", "with -n 0")
-		o.noteIdle(o.grammar.flag, "with -n 0")
+		for _, flag := range grammarFlags {
+			o.noteIdle(flag, "with -n 0")
+		}
 	}
 }
