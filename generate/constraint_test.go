@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/sortes-llm/sortes/grammar"
 	"github.com/sortes-llm/sortes/internal/tablemodel"
 	"github.com/sortes-llm/sortes/sampler"
+	"github.com/sortes-llm/sortes/speculative"
 )
 
 // words is the table's vocabulary for a grammar.
@@ -31,12 +33,14 @@ func matcherOf(t *testing.T, gbnf string) *grammar.Matcher {
 // guess drafts what the table's text will hardly be, and sometimes is.
 type guess struct{}
 
-func (guess) draft(history []int32, n int) []int32 {
+func (guess) End(int) {}
+
+func (guess) Draft(_ context.Context, t speculative.Text, n int) (speculative.Draft, error) {
 	drafts := make([]int32, min(n, 3))
 	for i := range drafts {
-		drafts[i] = tablemodel.Text + int32(len(history)+i)%6
+		drafts[i] = tablemodel.Text + int32(len(t.History)+i)%6
 	}
-	return drafts
+	return speculative.Draft{Tokens: drafts}, nil
 }
 
 // Many texts of one grammar at once, with and without drafts: each is of the
@@ -44,8 +48,8 @@ func (guess) draft(history []int32, n int) []int32 {
 func TestConstraint(t *testing.T) {
 	m := matcherOf(t, `root ::= "é" [a-c]{1,4} ("#" "€"){2} "\n"?`)
 	texts := map[string]map[uint64]string{}
-	for _, d := range []speculative.Drafter{nil, guess{}} {
-		e := newEngine(t, tablemodel.New(tablemodel.Config{Sequences: 4}), Options{drafter: d})
+	for _, d := range []*speculative.Cascade{nil, drafts(guess{})} {
+		e := newEngine(t, tablemodel.New(tablemodel.Config{Sequences: 4}), Options{Drafts: d})
 		found := map[uint64]string{}
 		var mu sync.Mutex
 		var all sync.WaitGroup
