@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -128,27 +129,41 @@ func (t *Tensor) fault() string {
 // Tensors of whole numbers.
 var indices = []string{"d2t", "ffn_gate_tid2eid", "masked_embd_ordering"}
 
-// Tensors of two dimensions and more that ggml's kernels take for F32 without
-// asking, on threads where an abort cannot be caught. The ones of one dimension
-// all are of this kind.
-var elementwise = []string{
-	"norm", "bias", "token_types", "ssm_a", "ssm_d", "ssm_conv1d", "shortconv.conv",
-	"time_mix_first", "time_mix_lerp", "channel_mix_lerp",
-}
+// Tensors, by their role, that ggml's kernels take for F32 without asking, on
+// threads where an abort cannot be caught: norms, biases, convolutions and the
+// like. So are all of one dimension, except those that matrices lists.
+var elementwise = regexp.MustCompile(`norm|^(token_types|ssm_[ad]|(ssm|ple)_conv1d(_[qkv])?|shortconv\.conv|(attn|ffn)_conv_base|time_mix_(first|lerp_.*)|channel_mix_lerp_.*)$`)
 
-// Tensors that are multiplied as matrices even if they have one dimension.
-var matrices = []string{".lora_a", ".lora_b", "ffn_gate_inp"}
+// Matrices that may have a single row. Where they have, the file may give them
+// one dimension and any type.
+var matrices = []string{"cls", "cls.output", "conf_proj", "ffn_gate_inp", "ffn_gate_inp_shexp"}
 
 // named reports whether the name contains one of those.
 func (t *Tensor) named(names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return strings.Contains(t.Name, n) })
 }
 
+var layerPrefix = regexp.MustCompile(`^(?:(?:enc\.|dec\.)?blk|posnet|convnext)\.\d+\.`)
+
+// role returns what a tensor's name says beside the layer: attn_norm and weight
+// for blk.3.attn_norm.weight.
+func (t *Tensor) role() (role, suffix string) {
+	role = t.Name[len(layerPrefix.FindString(t.Name)):]
+	if i := strings.LastIndexByte(role, '.'); i >= 0 && slices.Contains([]string{"weight", "bias"}, role[i+1:]) {
+		return role[:i], role[i+1:]
+	}
+	return role, ""
+}
+
 func (t *Tensor) needsF32() bool {
-	if t.named(elementwise) {
+	if strings.HasSuffix(t.Name, ".lora_a") || strings.HasSuffix(t.Name, ".lora_b") {
+		return false
+	}
+	role, suffix := t.role()
+	if suffix == "bias" || elementwise.MatchString(role) {
 		return true
 	}
-	return len(t.Shape) <= 1 && !t.named(matrices)
+	return len(t.Shape) <= 1 && !slices.Contains(matrices, role)
 }
 
 // checkLayout checks that the tensors' data follow one another, as llama.cpp

@@ -194,6 +194,56 @@ func TestCheckNames(t *testing.T) {
 	assert.NoError(t, check(apply(t, m, rename("output.weight", long[:63]), set(strings.Repeat("k", 1<<16-1), "x"))), "the longest that are allowed")
 }
 
+// What ggml adds to and multiplies with element by element must be F32; what
+// it multiplies as a matrix may be anything. The names are those of llama.cpp
+// (LLM_TENSOR_INFOS in llama-arch.cpp), the operations those of its graphs.
+func TestCheckTypes(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		shape   []int64
+		halves  bool // F16 is as good
+		because string
+	}{
+		{"output_norm.weight", []int64{32}, false, "ggml_mul"},
+		{"blk.0.attn_q_norm.weight", []int64{32, 4}, false, "ggml_mul, a norm for every head"},
+		{"blk.11.post_ffw_norm_1.weight", []int64{32}, false, "ggml_mul"},
+		{"blk.1.nextn.hnorm.weight", []int64{32}, false, "ggml_mul"},
+		{"posnet.0.norm1.weight", []int64{1, 32}, false, "ggml_mul"},
+		{"blk.0.attn_q.bias", []int64{32}, false, "ggml_add"},
+		{"blk.0.ffn_up_exps.bias", []int64{32, 4}, false, "ggml_add_id"},
+		{"token_types.weight", []int64{32, 2}, false, "ggml_add of its first row"},
+		{"rope_freqs.weight", []int64{32}, false, "ggml_rope"},
+		{"blk.0.ssm_a", []int64{16, 32}, false, "ggml_ssm_scan"},
+		{"blk.0.ssm_d", []int64{1, 32}, false, "ggml_mul"},
+		{"blk.0.ssm_dt.bias", []int64{32}, false, "ggml_add"},
+		{"blk.0.ssm_conv1d.weight", []int64{4, 32}, false, "ggml_ssm_conv"},
+		{"blk.0.ssm_conv1d_q.weight", []int64{4, 32}, false, "ggml_ssm_conv"},
+		{"blk.0.shortconv.conv.weight", []int64{3, 32}, false, "ggml_ssm_conv"},
+		{"blk.0.time_mix_lerp_fused.weight", []int64{32, 1, 1, 5}, false, "ggml_mul"},
+		{"blk.0.channel_mix_lerp_k.weight", []int64{32, 1, 1}, false, "ggml_mul"},
+
+		{"blk.0.ssm_alpha.weight", []int64{32, 8}, true, "ggml_mul_mat (qwen35)"},
+		{"blk.0.ssm_dt.weight", []int64{32, 64}, true, "ggml_mul_mat (mamba)"},
+		{"blk.0.shortconv.in_proj.weight", []int64{32, 96}, true, "ggml_mul_mat"},
+		{"blk.0.time_mix_w1.weight", []int64{32, 8}, true, "ggml_mul_mat"},
+		{"conv1d.weight", []int64{7, 32, 32}, true, "ggml_im2col"},
+		{"position_embd.weight", []int64{32, 100}, true, "ggml_get_rows"},
+		{"blk.0.ffn_gate_inp_shexp.weight", []int64{32}, true, "ggml_mul_mat, one row"},
+		{"cls.output.weight", []int64{32}, true, "ggml_mul_mat, one row: a reranker"},
+		{"cls.weight", []int64{32}, true, "ggml_mul_mat, one row: a reranker"},
+		{"blk.0.attn_q.weight.lora_a", []int64{32}, true, "ggml_mul_mat, rank 1"},
+	} {
+		var b bytes.Buffer
+		require.NoError(t, gguf.Write(&b, []gguf.KV{gguf.NewKV("general.architecture", "x")},
+			[]gguf.Data{{Name: c.name, Shape: c.shape, Type: gguf.F16, Bytes: make([]byte, 2*gguf.Tensor{Shape: c.shape}.Elements())}}))
+		if err := check(b.Bytes()); c.halves {
+			assert.NoError(t, err, "%s: %s", c.name, c.because)
+		} else {
+			assert.ErrorContains(t, err, "is stored as F16", "%s: %s", c.name, c.because)
+		}
+	}
+}
+
 // Tensors need not be aligned by more than what ggml needs, but by that.
 func TestCheckAlignment(t *testing.T) {
 	m := tinymodel.Llama(tinymodel.Options{})
