@@ -37,6 +37,8 @@
 #include <thread>
 #include <vector>
 
+#include <pthread.h>
+
 // Implemented in log.go.
 extern "C" void sortesLog(int32_t level, char * text);
 
@@ -98,6 +100,30 @@ template <class T, class F> T fenced(T failed, srt_fault * fault, F call) {
     T result = failed;
     fence(fault, [&] { result = call(); });
     return result;
+}
+
+// ---- stack ---------------------------------------------------------------
+
+// Many pre-tokenizers are regular expressions of the C++ library, which recurses
+// for every character that a repetition takes: 30,000 equal letters fill 8 MiB.
+constexpr size_t stack_per_byte = 768;
+
+template <class F> void * run(void * call) {
+    (*static_cast<F *>(call))();
+    return nullptr;
+}
+
+// Runs call, which may not throw, on a thread with so much stack. What it does
+// not touch costs nothing. false means that there is not as much.
+template <class F> bool with_stack(size_t size, F & call) {
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_t thread;
+    const size_t page = 4096 * 16; // a multiple of every page size there is
+    const bool started = pthread_attr_setstacksize(&attr, (size + page - 1) / page * page) == 0 &&
+                         pthread_create(&thread, &attr, run<F>, &call) == 0;
+    pthread_attr_destroy(&attr);
+    return started && pthread_join(thread, nullptr) == 0;
 }
 
 // ---- the log -------------------------------------------------------------
@@ -188,7 +214,16 @@ uint32_t srt_quantize(const char * in, const char * out, const llama_model_quant
 // ---- vocabulary ----------------------------------------------------------
 
 int32_t srt_tokenize(const struct llama_vocab * vocab, const char * text, int32_t len, llama_token * out, int32_t max, bool add_special, bool parse_special, srt_fault * fault) {
-    return fenced<int32_t>(0, fault, [&] { return llama_tokenize(vocab, text, len, out, max, add_special, parse_special); });
+    int32_t n = 0;
+    auto tokenize = [&] {
+        n = fenced<int32_t>(0, fault, [&] { return llama_tokenize(vocab, text, len, out, max, add_special, parse_special); });
+    };
+    if (len <= 1024) {
+        tokenize();
+    } else if (!with_stack((1 << 20) + (size_t) len * stack_per_byte, tokenize)) {
+        fence(fault, [&] { throw std::runtime_error("no memory for a text of " + std::to_string(len) + " bytes"); });
+    }
+    return n;
 }
 
 int64_t srt_pieces(const struct llama_vocab * vocab, llama_token first, int32_t n, char * out, int64_t max, int32_t * ends, bool special, srt_fault * fault) {

@@ -193,3 +193,19 @@ func TestTokenizeLongTexts(t *testing.T) {
 	_, err = Open(context.Background(), tinyPath(t, "llama"), ModelOptions{VocabOnly: true, Overrides: map[string]any{"tokenizer.ggml.model": "none such"}})
 	require.ErrorContains(t, err, "unknown tokenizer: 'none such'")
 }
+
+// These pre-tokenizers recurse for every character of a run, which ends the
+// process on a stack of 8 MiB.
+func TestTokenizeLongRuns(t *testing.T) {
+	for pre, char := range map[string]string{"default": "1", "deepseek-llm": "a", "tekken": "é", "falcon": "!", "gpt-4o": "漢"} {
+		m, err := Open(context.Background(), rewritten(t, "llama", func(kvs []gguf.KV, tensors []gguf.Data) ([]gguf.KV, []gguf.Data) {
+			return setKV(kvs, "tokenizer.ggml.pre", pre), tensors
+		}), ModelOptions{VocabOnly: true})
+		require.NoError(t, err)
+		text := strings.Repeat(char, 100_000)
+		tokens, err := m.Vocab().Tokenize(text, TokenizeOptions{})
+		require.NoError(t, err)
+		require.Equal(t, text, string(m.Vocab().Detokenize(tokens)), pre)
+		m.Close()
+	}
+}
