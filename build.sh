@@ -78,11 +78,33 @@ limit() {
     fi
 }
 
+# apart COMMAND...: runs what takes long so that a signal to this script ends both at once. In the
+# foreground bash would hear of it when the command is done.
+apart() {
+    local status=0
+    set -m # a process group of its own: compilers are grandchildren
+    "$@" </dev/null &
+    set +m
+    group=$!
+    wait "$group" || status=$?
+    group=''
+    return $status
+}
+
+stop() {
+    if [ -n "${group-}" ]; then kill -TERM -- "-$group" 2>/dev/null && wait "$group" || true; fi
+    exit "$1"
+}
+
+in_dir() {
+    cd "$1" && shift && "$@"
+}
+
 # quietly LOG COMMAND...: shows the end of the command's output, if it fails.
 quietly() {
     local log=$1
     shift
-    if ! "$@" >"$log" 2>&1; then
+    if ! apart "$@" >"$log" 2>&1; then
         tail -n 40 "$log" >&2
         return 1
     fi
@@ -90,7 +112,7 @@ quietly() {
 
 in_sight() {
     shift
-    "$@"
+    apart "$@"
 }
 
 # The options.
@@ -101,9 +123,10 @@ unset cpu_features
 parse() {
     while [ $# -gt 0 ]; do
         case $1 in
+        --*=) usage_error "${1%=}: nothing stands behind the =" ;;
         --portable) portable=yes ;;
         --cpu-features)
-            [ $# -ge 2 ] || usage_error "--cpu-features wants a list, such as avx2,fma,f16c"
+            [ -n "${2-}" ] || usage_error "--cpu-features wants a list, such as avx2,fma,f16c"
             cpu_features=$(words "${2//,/ }") && shift
             ;;
         --cpu-features=*) cpu_features=${1#*=} && cpu_features=$(words "${cpu_features//,/ }") ;;
@@ -118,12 +141,12 @@ parse() {
         --tools) tools=$TOOLS ;;
         --tools=*) parse_tools "${1#*=}" ;;
         --prefix)
-            [ $# -ge 2 ] || usage_error "--prefix wants a directory"
+            [ -n "${2-}" ] || usage_error "--prefix wants a directory"
             prefix=$2 && shift
             ;;
         --prefix=*) prefix=${1#*=} ;;
         --jobs)
-            [ $# -ge 2 ] || usage_error "--jobs wants a number"
+            [ -n "${2-}" ] || usage_error "--jobs wants a number"
             jobs=$2 && shift
             ;;
         --jobs=*) jobs=${1#*=} ;;
@@ -562,9 +585,9 @@ copy_source() {
 
 clone_source() {
     export GIT_TERMINAL_PROMPT=0
-    limit 20 git ls-remote --exit-code $REPOSITORY "refs/tags/$tag" >/dev/null 2>&1 || return 1
+    apart limit 20 git ls-remote --exit-code $REPOSITORY "refs/tags/$tag" >/dev/null 2>&1 || return 1
     git init -q "$1" &&
-        limit 1200 git -C "$1" fetch -q --depth 1 $REPOSITORY "refs/tags/$tag" &&
+        apart limit 1200 git -C "$1" fetch -q --depth 1 $REPOSITORY "refs/tags/$tag" &&
         git_in "$1" reset -q --hard FETCH_HEAD
 }
 
@@ -572,7 +595,7 @@ unpack_source() {
     need npm
     rm -rf "$1"
     mkdir "$scratch/npm"
-    (cd "$scratch/npm" && limit 1200 npm pack --silent --cache ./cache --fetch-retries 1 --fetch-timeout 60000 "$npm_package" >/dev/null) ||
+    apart in_dir "$scratch/npm" limit 1200 npm pack --silent --cache ./cache --fetch-retries 1 --fetch-timeout 60000 "$npm_package" >/dev/null ||
         die "llama.cpp $tag can be fetched neither from $REPOSITORY nor as npm package $npm_package." \
             "Fetch the release by other means and run: LLAMA_CPP_SRC=directory ./build.sh"
     tar -xzf "$scratch"/npm/*.tgz -C "$scratch/npm" package/llama/gitRelease.bundle
@@ -835,8 +858,8 @@ main() {
     one_at_a_time
     scratch=$root/third_party/.scratch
     trap clean_up EXIT
-    trap 'exit 130' INT
-    trap 'exit 143' TERM HUP
+    trap 'stop 130' INT
+    trap 'stop 143' TERM HUP
     rm -rf "$scratch" && mkdir "$scratch" # what a killed run left
 
     if [ "$(cat "third_party/native/$variant/stamp" 2>/dev/null)" = "$stamp" ]; then
