@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Limits of llama.cpp (llama-hparams.h), and some of our own that no model
@@ -291,8 +292,10 @@ func checkHeads(m *meta) error {
 	return nil
 }
 
-// ropeless are the architectures without rotary positions.
+// ropeless are the architectures without rotary positions (LLAMA_ROPE_TYPE_NONE
+// in llama_model_rope_type), and bert, which has learned ones.
 var ropeless = map[string]bool{
+	"bert": true,
 	"clip": true, "gpt2": true, "gptj": true, "mpt": true, "refact": true, "bloom": true,
 	"mamba": true, "mamba2": true, "jamba": true, "jina-bert-v2": true, "t5": true, "t5encoder": true,
 	"jais": true, "rwkv6": true, "rwkv6qwen2": true, "rwkv7": true, "arwkv7": true,
@@ -310,7 +313,7 @@ func checkRope(m *meta) error {
 		}
 	}
 	heads := append(m.nums("attention.head_count"), 0)[0]
-	if ropeless[m.arch] || heads == 0 {
+	if ropeless[m.arch] || m.optionalRope() || heads == 0 {
 		return nil
 	}
 	size := m.num("embedding_length") / heads
@@ -344,8 +347,23 @@ func checkRope(m *meta) error {
 	return nil
 }
 
+// optionalRope reports whether this is one of the Granite models whose file
+// switches the rotation off.
+func (m *meta) optionalRope() bool {
+	kv := m.get("rope.scaling.finetuned")
+	if kv == nil || !slices.Contains([]string{"granite", "granitemoe", "granitehybrid", "graniteswitch"}, m.arch) {
+		return false
+	}
+	on, ok := kv.Value.Bool()
+	return ok && !on
+}
+
 // checkVocab checks the list of tokens.
 func checkVocab(m *meta) error {
+	model, _ := m.text("tokenizer.ggml.model")
+	if model == "none" || model == "no_vocab" {
+		return nil // llama.cpp does not look at the list
+	}
 	kv := m.kvs["tokenizer.ggml.tokens"]
 	if kv == nil || kv.Value.Kind != KindArray || kv.Value.Elem != KindString {
 		return nil // llama.cpp answers with an error
@@ -362,6 +380,10 @@ func checkVocab(m *meta) error {
 		if len(text) > maxToken {
 			return failf(kv.Offset, "token %d has %d bytes: at most %d are allowed", i, len(text), maxToken)
 		}
+		if model == "plamo2" && !utf8.Valid(text) {
+			// Its table of suffixes leads out of bounds.
+			return failf(kv.Offset, "token %d is %q: tokens of %s must be UTF-8", i, text, model)
+		}
 		if len(text) > 0 {
 			hash := maphash.Bytes(seed, text) | 1
 			place := hash >> 1 & uint64(len(seen)-1)
@@ -375,7 +397,7 @@ func checkVocab(m *meta) error {
 		}
 		i++
 	}
-	if model, _ := m.text("tokenizer.ggml.model"); model == "rwkv" {
+	if model == "rwkv" {
 		return checkBytes(kv)
 	}
 	return nil

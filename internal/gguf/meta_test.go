@@ -89,6 +89,8 @@ func TestCheckMeta(t *testing.T) {
 		// Asserted by llama_vocab: abort. C strings end at a zero byte.
 		{"tokenizer.ggml.tokens", []edit{tokens(func(x []string) { x[7] = x[4] })}, `tokens 4 and 7 are both "token 4"`},
 		{"tokenizer.ggml.tokens", []edit{tokens(func(x []string) { x[7] = "token 4\x00x" })}, `tokens 4 and 7 are both "token 4"`},
+		// A table whose entries lead out of bounds.
+		{"tokenizer.ggml.tokens", []edit{set("tokenizer.ggml.model", "plamo2"), tokens(func(x []string) { x[7] = "a\xff" })}, `token 7 is "a\xff": tokens of plamo2 must be UTF-8`},
 		// Recursion as deep as the token is long: signal 11.
 		{"tokenizer.ggml.tokens", []edit{tokens(func(x []string) { x[7] = strings.Repeat("a", 4097) })}, "token 7 has 4097 bytes: at most 4096 are allowed"},
 		// A search that never moves on, with more memory at every step.
@@ -127,6 +129,9 @@ func TestCheckMetaAllows(t *testing.T) {
 		"a long token":                    apply(t, tinymodel.Llama(o), set("tokenizer.ggml.tokens", []string{strings.Repeat("a", 4096)})),
 		"tokens of rwkv":                  apply(t, tinymodel.Llama(o), set("tokenizer.ggml.model", "rwkv"), set("tokenizer.ggml.tokens", []string{`\n`, `\nab`, `\xff`, `\xffz`, `\`, ""})),
 		"a stack of experts":              apply(t, tinymodel.Adapter(o), store("blk.0.attn_q.weight.lora_a", gguf.F32, 4*64*4*2, 64, 4, 2), rename("blk.0.attn_q.weight.lora_a", "blk.0.ffn_up_exps.weight.lora_a")),
+		"learned positions":               apply(t, tinymodel.Encoder(o), set("bert.attention.head_count", uint32(64))),
+		"rotation switched off":           apply(t, tinymodel.Llama(o), arch("granitehybrid"), set("granitehybrid.rope.scaling.finetuned", false), set("granitehybrid.embedding_length", uint32(60)), set("granitehybrid.attention.head_count", uint32(4))),
+		"a list of tokens and no use":     apply(t, tinymodel.Llama(o), set("tokenizer.ggml.model", "no_vocab"), set("tokenizer.ggml.tokens", []string{"a", "a"})),
 		"no tensors":                      apply(t, tinymodel.Llama(o), func(kvs []gguf.KV, _ []gguf.Data) ([]gguf.KV, []gguf.Data) { return kvs, nil }),
 		"wide rows in a split model":      apply(t, tinymodel.Llama(o), set("llama.attention.value_length", uint32(200)), set("split.count", uint16(2))),
 	} {
