@@ -7,6 +7,7 @@ import "C"
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -128,6 +129,9 @@ func (v *Vocab) Tokenize(text string, o TokenizeOptions) ([]int32, error) {
 			return nil, err
 		}
 		if n >= 0 {
+			if i := slices.IndexFunc(out[:n], func(id int32) bool { return !v.Has(id) }); i >= 0 {
+				return nil, fmt.Errorf("llama: tokenize: the vocabulary has no token for a part of the text, not even an unknown one (id %d)", out[i])
+			}
 			return out[:n:n], nil
 		}
 		out = make([]int32, -n)
@@ -153,7 +157,7 @@ func (v *Vocab) piece(all func() (*pieces, error), id int32) []byte {
 
 func (v *Vocab) readPieces(special bool) (*pieces, error) {
 	p := &pieces{ends: make([]int32, v.size)}
-	if v.size == 0 {
+	if v.size == 0 || v.Type() == 0 { // a model without a tokenizer has ids and no texts
 		return p, nil
 	}
 	for need := 16 * v.size; ; {

@@ -3,6 +3,7 @@ package llama
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -208,4 +209,40 @@ func TestTokenizeLongRuns(t *testing.T) {
 		require.Equal(t, text, string(m.Vocab().Detokenize(tokens)), pre)
 		m.Close()
 	}
+}
+
+// A model may come without a tokenizer: its tokens have ids and nothing else.
+func TestVocabOfNoTokenizer(t *testing.T) {
+	v := openOnce(t, rewritten(t, "llama", func(kvs []gguf.KV, tensors []gguf.Data) ([]gguf.KV, []gguf.Data) {
+		kvs = setKV(kvs, "llama.vocab_size", uint32(tinymodel.Vocab))
+		return setKV(kvs, "tokenizer.ggml.model", "no_vocab"), tensors
+	})).Vocab()
+	require.Equal(t, tinymodel.Vocab, v.Size())
+	require.Empty(t, v.EndTokens())
+	for id := range int32(v.Size()) {
+		require.Empty(t, v.Piece(id))
+		require.Empty(t, v.SpecialPiece(id))
+		require.Zero(t, v.Attributes(id))
+		require.Zero(t, v.Score(id))
+	}
+	_, err := v.Tokenize("a", TokenizeOptions{})
+	require.EqualError(t, err, "llama: tokenize: this model has no vocabulary")
+}
+
+// llama.cpp gives -1 for what a vocabulary without an unknown token cannot spell.
+func TestTokenizeWithoutUnknownToken(t *testing.T) {
+	m, err := Open(context.Background(), rewritten(t, "llama", func(kvs []gguf.KV, _ []gguf.Data) ([]gguf.KV, []gguf.Data) {
+		kvs = slices.DeleteFunc(kvs, func(kv gguf.KV) bool {
+			return kv.Key == "tokenizer.ggml.token_type" || kv.Key == "tokenizer.ggml.unknown_token_id"
+		})
+		kvs = setKV(kvs, "tokenizer.ggml.model", "rwkv")
+		return setKV(kvs, "tokenizer.ggml.tokens", []string{`\n`, "a"}), nil
+	}), ModelOptions{VocabOnly: true})
+	require.NoError(t, err)
+	defer m.Close()
+	tokens, err := m.Vocab().Tokenize("a\na", TokenizeOptions{})
+	require.NoError(t, err)
+	require.Equal(t, []int32{1, 0, 1}, tokens)
+	_, err = m.Vocab().Tokenize("ab", TokenizeOptions{})
+	require.EqualError(t, err, "llama: tokenize: the vocabulary has no token for a part of the text, not even an unknown one (id -1)")
 }
