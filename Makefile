@@ -49,6 +49,7 @@ stress: archive model ## what takes long: tests again and again, under the colle
 	$(GO) test -race -count 20 $(PURE)
 	SORTES_STRESS=1 $(TEST) -timeout 60m -run 'Random|Soak|Bounds' ./grammar ./cmd/gen
 	GODEBUG=cgocheck=1 GOGC=1 GOEXPERIMENT=cgocheck2 $(TEST) -count 5 -timeout 60m ./llama/...
+	SORTES_MUTATIONS=1 $(TEST) -run '^TestMutations$$' -timeout 60m ./llama/
 
 bench: archive gen models ## measure beside llama.cpp's own tools
 	./build.sh $(BUILD) --tools=llama-bench,llama-completion

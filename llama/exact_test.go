@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sortes-llm/sortes/eval"
+	"github.com/sortes-llm/sortes/internal/gguf"
+	"github.com/sortes-llm/sortes/internal/tinymodel"
 )
 
 // fillSequence adds n arbitrary tokens to a sequence.
@@ -142,4 +144,56 @@ func TestProbeLeavesTheSessionAlone(t *testing.T) {
 			require.Equal(t, want, s.Logits(2))
 		}
 	}
+}
+
+// A cache that cannot be had is no reason to give up, nor is one with noise.
+func TestExactTriesTheNextTypes(t *testing.T) {
+	m := openOnce(t, tinymodel.Save(tinyDir, "exact.gguf", tinymodel.Llama(tinymodel.Options{Type: gguf.Q8_0})))
+	ctx := context.Background()
+	o := SessionOptions{Context: 256}
+	impossible := [2]TensorType{TypeQ8_0, TypeQ8_0} // blocks of 32, heads of 16
+	good := [2]TensorType{TypeBF16, TypeBF16}
+
+	s, err := m.newExactSession(ctx, o, [][2]TensorType{impossible, good})
+	require.NoError(t, err)
+	key, value := s.KVTypes()
+	require.Equal(t, good, [2]TensorType{key, value})
+	s.Close()
+
+	_, err = m.newExactSession(ctx, o, [][2]TensorType{impossible, impossible})
+	require.ErrorContains(t, err, "llama: new session")
+
+	// Without the fused kernel the logits depend on company, whatever the cache.
+	o.FlashAttention = FlashOff
+	noisy := [2]TensorType{TypeF16, TypeF16}
+	if s, err := m.newExactSession(ctx, o, [][2]TensorType{noisy, impossible}); err != nil {
+		require.ErrorContains(t, err, "f16/f16: ")
+	} else {
+		s.Close()
+	}
+}
+
+// countdown is a context that is done after so many looks at its error.
+type countdown struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	left   int
+}
+
+func (c *countdown) Err() error {
+	if c.left--; c.left <= 0 {
+		c.cancel(errStop)
+	}
+	return c.Context.Err()
+}
+
+func TestExactProbeCanBeCancelled(t *testing.T) {
+	m := tinyModel(t, "llama")
+	for _, looks := range []int{1, 2, 10} {
+		inner, cancel := context.WithCancelCause(context.Background())
+		ctx := &countdown{inner, cancel, looks}
+		_, err := m.NewSessionContext(ctx, SessionOptions{Context: 1024, Exact: true})
+		require.ErrorIs(t, err, errStop, "%d looks", looks)
+	}
+	require.Zero(t, m.children, "the sessions are closed")
 }

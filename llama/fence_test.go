@@ -490,7 +490,7 @@ func TestFenceMalformedModels(t *testing.T) {
 		_, err := Open(context.Background(), path, ModelOptions{})
 		require.ErrorContains(t, err, "llama: load model "+path)
 		require.NotContains(t, err.Error(), "GGML_ASSERT", "the check in Go is to see it first: %v", err)
-		err = Quantize(path, out, "Q4_0", QuantizeOptions{})
+		err = Quantize(context.Background(), path, out, "Q4_0", QuantizeOptions{})
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "GGML_ASSERT", "the check in Go is to see it first: %v", err)
 

@@ -257,7 +257,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		_, err := Open(context.Background(), path, ModelOptions{})
 		require.ErrorContains(t, err, "llama: load model")
 		require.ErrorContains(t, err, want)
-		err = Quantize(path, filepath.Join(dir, "out.gguf"), "Q8_0", QuantizeOptions{})
+		err = Quantize(context.Background(), path, filepath.Join(dir, "out.gguf"), "Q8_0", QuantizeOptions{})
 		require.ErrorContains(t, err, want)
 		require.Error(t, loadRaw(path), "llama.cpp itself")
 	}

@@ -12,16 +12,16 @@ import (
 	"github.com/sortes-llm/sortes/eval"
 )
 
-// newExactSession returns a session whose probe shows no noise, with the
-// cheapest KV types that reach it.
+// newExactSession returns a session whose probe shows no noise, with the first
+// of these pairs of KV types that reaches it.
 //
 // On a CPU the fused attention takes another path for a single row than for
 // several once 512 cells of an f16 cache are in use, and only there; bf16 and
 // q8_0 have one path for all.
-func (m *Model) newExactSession(o SessionOptions) (*Session, error) {
+func (m *Model) newExactSession(ctx context.Context, o SessionOptions, choices [][2]TensorType) (*Session, error) {
 	var seen []string
 	var failed error // the first cache that cannot be had at all
-	for _, types := range o.exactTypes(m.Facts()) {
+	for _, types := range choices {
 		try := o
 		try.KeyType, try.ValueType = types[0], types[1]
 		s, err := m.newSession(try)
@@ -31,7 +31,7 @@ func (m *Model) newExactSession(o SessionOptions) (*Session, error) {
 			}
 			continue
 		}
-		noise, err := s.Probe(context.Background())
+		noise, err := s.Probe(ctx)
 		if err != nil {
 			s.Close()
 			return nil, err

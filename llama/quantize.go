@@ -5,6 +5,7 @@ package llama
 import "C"
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -45,8 +46,10 @@ func FileTypes() []string {
 }
 
 // Quantize writes the model at in to out with its matrices in another type,
-// such as Q4_0 (llama_model_quantize). out appears only when it is complete.
-func Quantize(in, out, fileType string, o QuantizeOptions) error {
+// such as Q4_0 (llama_model_quantize). out appears only when it is complete. A
+// done ctx ends it before the next tensor; the error then wraps
+// context.Cause(ctx).
+func Quantize(ctx context.Context, in, out, fileType string, o QuantizeOptions) error {
 	if err := checkCPU(); err != nil {
 		return err
 	}
@@ -63,6 +66,9 @@ func Quantize(in, out, fileType string, o QuantizeOptions) error {
 	}
 	if o.Threads < 0 {
 		return fmt.Errorf("llama: quantize with %d threads: want 1 or more, or 0 for one a processor", o.Threads)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("llama: quantize %s: %w", in, context.Cause(ctx))
 	}
 	initialise()
 	p := C.llama_model_quantize_default_params()
@@ -89,7 +95,13 @@ func Quantize(in, out, fileType string, o QuantizeOptions) error {
 	defer freeIn()
 	cout, freeOut := cString(partial)
 	defer freeOut()
-	err = withFault("quantize "+in, func(f *C.srt_fault) bool { return C.srt_quantize(cin, cout, &p, f) != 0 })
+	flag := (*C.srt_flag)(C.calloc(1, C.sizeof_srt_flag))
+	defer C.free(unsafe.Pointer(flag))
+	defer watch(ctx, flag)()
+	err = withFault("quantize "+in, func(f *C.srt_fault) bool { return C.srt_quantize(cin, cout, &p, flag, f) != 0 })
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("llama: quantize %s: %w", in, context.Cause(ctx))
+	}
 	if err != nil {
 		return errors.Join(err, removeIfThere(partial))
 	}

@@ -1,10 +1,14 @@
 package llama
 
 import (
+	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,7 +23,7 @@ func TestQuantize(t *testing.T) {
 	evaluate(t, full, rowsOf(0, 10, 11, 12)...)
 	for fileType, most := range map[string]float64{"Q8_0": 0.5, "q4_0": 3, "F32": 1e-2, "BF16": 0.1} {
 		out := filepath.Join(dir, fileType+".gguf")
-		require.NoError(t, Quantize(in, out, fileType, QuantizeOptions{Threads: 2}))
+		require.NoError(t, Quantize(context.Background(), in, out, fileType, QuantizeOptions{Threads: 2}))
 		m := open(t, out, ModelOptions{})
 		require.Equal(t, 3, m.Facts().Layers)
 		s := newSession(t, m, SessionOptions{Context: 256})
@@ -39,7 +43,7 @@ func TestQuantizeLeavesLayersOut(t *testing.T) {
 	dir := t.TempDir()
 	in := tinymodel.Save(dir, "in.gguf", tinymodel.Llama(tinymodel.Options{Type: gguf.F16, Layers: 4}))
 	out := filepath.Join(dir, "out.gguf")
-	require.NoError(t, Quantize(in, out, "Q8_0", QuantizeOptions{PruneLayers: []int{1, 3}, Pure: true, KeepOutput: true}))
+	require.NoError(t, Quantize(context.Background(), in, out, "Q8_0", QuantizeOptions{PruneLayers: []int{1, 3}, Pure: true, KeepOutput: true}))
 	m := open(t, out, ModelOptions{})
 	require.Equal(t, 2, m.Facts().Layers)
 	f, err := gguf.ReadFile(out)
@@ -89,7 +93,7 @@ func TestQuantizeRefuses(t *testing.T) {
 		{in, dir, "Q4_0", QuantizeOptions{AllowRequantize: true}, ""},
 		{filepath.Join(dir, "none.gguf"), out, "Q4_0", QuantizeOptions{}, "no such file"},
 	} {
-		err := Quantize(c.in, c.out, c.fileType, c.o)
+		err := Quantize(context.Background(), c.in, c.out, c.fileType, c.o)
 		require.Error(t, err, "%+v", c)
 		require.ErrorContains(t, err, c.want)
 		names, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -102,8 +106,8 @@ func TestQuantizeRefuses(t *testing.T) {
 	f, err := gguf.ReadFile(in)
 	require.NoError(t, err)
 	require.NoError(t, f.Check(), "the input is whole")
-	require.NoError(t, Quantize(in, out, "Q4_0", QuantizeOptions{AllowRequantize: true}))
-	require.NoError(t, Quantize(in, out, "Q8_0", QuantizeOptions{AllowRequantize: true}), "over an older output")
+	require.NoError(t, Quantize(context.Background(), in, out, "Q4_0", QuantizeOptions{AllowRequantize: true}))
+	require.NoError(t, Quantize(context.Background(), in, out, "Q8_0", QuantizeOptions{AllowRequantize: true}), "over an older output")
 }
 
 func TestFileTypes(t *testing.T) {
@@ -113,3 +117,36 @@ func TestFileTypes(t *testing.T) {
 		require.Contains(t, types, want)
 	}
 }
+
+func TestQuantizeCanBeCancelled(t *testing.T) {
+	in := tinymodel.Save(t.TempDir(), "in.gguf", tinymodel.Llama(tinymodel.Options{Layers: 100}))
+	out := filepath.Join(t.TempDir(), "out.gguf")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	lines := 0
+	SetLogger(slog.New(onLog(func(text string) {
+		if strings.HasPrefix(text, "[") {
+			lines++
+			cancel(errStop)
+			time.Sleep(20 * time.Millisecond) // what sets the flag is another goroutine
+		}
+	})), slog.LevelInfo)
+	defer SetLogger(slog.New(slog.DiscardHandler), slog.LevelError)
+	err := Quantize(ctx, in, out, "Q8_0", QuantizeOptions{Threads: 1})
+	require.ErrorIs(t, err, errStop)
+	require.Less(t, lines, 100, "it went on")
+	require.NoFileExists(t, out)
+	require.NoFileExists(t, out+".partial")
+	require.ErrorIs(t, Quantize(ctx, in, out, "Q8_0", QuantizeOptions{Threads: 1}), errStop, "done before it begins")
+	require.NoError(t, Quantize(context.Background(), in, out, "Q8_0", QuantizeOptions{Threads: 1}))
+}
+
+// onLog is a handler that hands over the texts.
+type onLog func(text string)
+
+func (f onLog) Enabled(context.Context, slog.Level) bool { return true }
+func (f onLog) Handle(_ context.Context, r slog.Record) error {
+	f(r.Message)
+	return nil
+}
+func (f onLog) WithAttrs([]slog.Attr) slog.Handler { return f }
+func (f onLog) WithGroup(string) slog.Handler      { return f }

@@ -113,8 +113,15 @@ var _ eval.Evaluator = (*Session)(nil)
 
 // NewSession makes a context with a KV cache for o.Sequences sequences.
 func (m *Model) NewSession(o SessionOptions) (*Session, error) {
+	return m.NewSessionContext(context.Background(), o)
+}
+
+// NewSessionContext is NewSession with a context, which ends the probe of exact
+// mode: that evaluates some 900 tokens for every cache it tries. The error then
+// wraps context.Cause(ctx).
+func (m *Model) NewSessionContext(ctx context.Context, o SessionOptions) (*Session, error) {
 	if o.Exact {
-		return m.newExactSession(o)
+		return m.newExactSession(ctx, o, o.exactTypes(m.Facts()))
 	}
 	return m.newSession(o)
 }
@@ -184,6 +191,10 @@ func (s *Session) open(params C.struct_llama_context_params, facts Facts) error 
 		perSequence = min(perSequence, facts.TrainContext)
 	}
 	batch := min(int(params.n_batch), int(C.llama_n_batch(s.handle)))
+	s.hasMemory = C.llama_get_memory(s.handle) != nil
+	if !s.hasMemory {
+		batch = min(batch, int(C.llama_n_ubatch(s.handle))) // rows that nothing keeps are computed at once
+	}
 	if s.options.Batch > 0 {
 		batch = min(batch, s.options.Batch)
 	}
@@ -194,7 +205,6 @@ func (s *Session) open(params C.struct_llama_context_params, facts Facts) error 
 		Batch:     batch,
 		Outputs:   min(batch, s.options.outputs(batch, sequences)),
 	}
-	s.hasMemory = C.llama_get_memory(s.handle) != nil
 	if !s.hasMemory && !s.options.Embeddings {
 		return fmt.Errorf("llama: %s models make embeddings and nothing else: want Embeddings in the options", facts.Architecture)
 	}

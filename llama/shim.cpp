@@ -133,7 +133,16 @@ std::atomic<int32_t> log_level{GGML_LOG_LEVEL_WARN};
 // A line comes in fragments; those after the first have level CONT.
 thread_local int32_t line_level = GGML_LOG_LEVEL_NONE;
 
+// What ends the quantizing that this thread is inside of. llama.cpp offers no
+// callback for that, but it writes a line for every tensor, with no other thread
+// at work, and takes an exception for a failure.
+thread_local srt_flag * quantizing = nullptr;
+
 void on_log(enum ggml_log_level level, const char * text, void *) {
+    if (quantizing != nullptr && __atomic_load_n(&quantizing->cancelled, __ATOMIC_RELAXED) != 0) {
+        quantizing = nullptr;
+        throw std::runtime_error("cancelled");
+    }
     if (level != GGML_LOG_LEVEL_CONT) {
         line_level = level;
     }
@@ -207,8 +216,11 @@ void srt_model_free(struct llama_model * model, srt_fault * fault) {
     fence(fault, [&] { llama_model_free(model); });
 }
 
-uint32_t srt_quantize(const char * in, const char * out, const llama_model_quantize_params * params, srt_fault * fault) {
-    return fenced<uint32_t>(1, fault, [&] { return llama_model_quantize(in, out, params); });
+uint32_t srt_quantize(const char * in, const char * out, const llama_model_quantize_params * params, srt_flag * flag, srt_fault * fault) {
+    quantizing = flag;
+    const uint32_t failed = fenced<uint32_t>(1, fault, [&] { return llama_model_quantize(in, out, params); });
+    quantizing = nullptr;
+    return failed;
 }
 
 // ---- vocabulary ----------------------------------------------------------

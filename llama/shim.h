@@ -76,7 +76,7 @@ float srt_flag_progress(srt_flag * f);
 // Model. paths has n entries: one for a whole file, several for a split one.
 struct llama_model * srt_model_load(const char ** paths, size_t n, struct llama_model_params params, srt_flag * flag, srt_fault * fault);
 void                 srt_model_free(struct llama_model * model, srt_fault * fault);
-uint32_t             srt_quantize(const char * in, const char * out, const llama_model_quantize_params * params, srt_fault * fault);
+uint32_t             srt_quantize(const char * in, const char * out, const llama_model_quantize_params * params, srt_flag * flag, srt_fault * fault);
 
 // Vocabulary.
 int32_t srt_tokenize(const struct llama_vocab * vocab, const char * text, int32_t len, llama_token * out, int32_t max, bool add_special, bool parse_special, srt_fault * fault);

@@ -88,7 +88,7 @@ func quantizeRaw(in, out string) error {
 	defer freeIn()
 	cout, freeOut := cString(out)
 	defer freeOut()
-	return withFault("quantize", func(f *C.srt_fault) bool { return C.srt_quantize(cin, cout, &p, f) != 0 })
+	return withFault("quantize", func(f *C.srt_fault) bool { return C.srt_quantize(cin, cout, &p, nil, f) != 0 })
 }
 
 // failRaw fails inside a fence in the way that kind says: 1 an assertion, 2 an

@@ -81,7 +81,7 @@ func (a *app) generate(o *options) error {
 	if err := o.grammar.bind(model.Vocab(), &config); err != nil {
 		return err
 	}
-	session, closeSession, err := newSession(model, o)
+	session, closeSession, err := newSession(a.ctx, model, o)
 	if err != nil {
 		return err
 	}

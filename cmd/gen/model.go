@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,7 +46,7 @@ func (a *app) open(path string, o llama.ModelOptions) (*llama.Model, error) {
 
 // newSession makes the session of one text with its adapters, and returns what
 // closes both.
-func newSession(m *llama.Model, o *options) (s *llama.Session, closeAll func(), err error) {
+func newSession(ctx context.Context, m *llama.Model, o *options) (s *llama.Session, closeAll func(), err error) {
 	var adapters []llama.AdapterScale
 	closeAll = func() {
 		if s != nil {
@@ -63,7 +64,7 @@ func newSession(m *llama.Model, o *options) (s *llama.Session, closeAll func(), 
 		}
 		adapters = append(adapters, llama.AdapterScale{Adapter: adapter, Scale: l.scale})
 	}
-	if s, err = m.NewSession(o.session); err == nil && len(adapters) > 0 {
+	if s, err = m.NewSessionContext(ctx, o.session); err == nil && len(adapters) > 0 {
 		err = s.SetAdapters(adapters...)
 	}
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,16 +35,7 @@ func (a *app) quantizeCommand() *cli.Command {
 		}
 		o.Threads = max(threads, 0)
 		slog.New(a.log).Debug("quantizing", "model", in)
-		done := make(chan error, 1)
-		go func() { done <- llama.Quantize(in, out, fileType, o) }()
-		select {
-		case err := <-done:
-			return err
-		case <-a.ctx.Done():
-			// llama.cpp cannot be stopped here: the end of the process does it.
-			_ = os.Remove(out + ".partial")
-			return a.ctx.Err()
-		}
+		return llama.Quantize(a.ctx, in, out, fileType, o)
 	})
 }
 
