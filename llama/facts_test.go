@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 
@@ -87,4 +88,28 @@ func TestLog(t *testing.T) {
 		require.NotContains(t, line, `\n`, "one line of llama.cpp is one record")
 	}
 	require.Contains(t, text, "general.architecture")
+}
+
+// Every instruction set that build.sh can compile for is one that Open looks
+// for: of any other the process would die.
+func TestCPUFeaturesOfTheBuild(t *testing.T) {
+	script, err := os.ReadFile("../build.sh")
+	require.NoError(t, err)
+	n := 0
+	for _, table := range []string{"x86_table", "arm_table"} {
+		_, rows, ok := strings.Cut(string(script), "\n"+table+"() {\n    cat <<'EOF'\n")
+		require.True(t, ok, table)
+		rows, _, _ = strings.Cut(rows, "EOF")
+		for row := range strings.Lines(rows) {
+			fields := strings.Fields(row)
+			require.Len(t, fields, 4)
+			ids := cpuFeatures[fields[0]]
+			require.NotEmpty(t, ids, fields[0])
+			if table == "x86_table" { // as many flags as the kernel names
+				require.Len(t, ids, len(strings.Split(fields[2], ",")), fields[0])
+			}
+			n++
+		}
+	}
+	require.Len(t, cpuFeatures, n)
 }

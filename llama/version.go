@@ -38,18 +38,19 @@ func Versions() Version {
 	}
 }
 
-// cpuFeatures maps the names that build.sh stamps to what the CPU reports.
-var cpuFeatures = map[string]cpuid.FeatureID{
-	"sse42": cpuid.SSE42, "avx": cpuid.AVX, "avx2": cpuid.AVX2, "fma": cpuid.FMA3, "f16c": cpuid.F16C, "bmi2": cpuid.BMI2,
-	"avx_vnni": cpuid.AVXVNNI, "avx512": cpuid.AVX512F, "avx512_vbmi": cpuid.AVX512VBMI, "avx512_vnni": cpuid.AVX512VNNI,
-	"avx512_bf16": cpuid.AVX512BF16, "amx_tile": cpuid.AMXTILE, "amx_int8": cpuid.AMXINT8, "amx_bf16": cpuid.AMXBF16,
-	"dotprod": cpuid.ASIMDDP, "fp16": cpuid.FPHP, "sve": cpuid.SVE, "i8mm": cpuid.I8MM, "sve2": cpuid.SVE2, "sme": cpuid.SME,
+// cpuFeatures maps the names that build.sh stamps to what the CPU must report.
+var cpuFeatures = map[string][]cpuid.FeatureID{
+	"sse42": {cpuid.SSE42}, "avx": {cpuid.AVX}, "avx2": {cpuid.AVX2}, "fma": {cpuid.FMA3}, "f16c": {cpuid.F16C}, "bmi2": {cpuid.BMI2},
+	"avx_vnni": {cpuid.AVXVNNI}, "avx512": {cpuid.AVX512F, cpuid.AVX512CD, cpuid.AVX512VL, cpuid.AVX512DQ, cpuid.AVX512BW},
+	"avx512_vbmi": {cpuid.AVX512VBMI}, "avx512_vnni": {cpuid.AVX512VNNI}, "avx512_bf16": {cpuid.AVX512BF16},
+	"amx_tile": {cpuid.AMXTILE}, "amx_int8": {cpuid.AMXINT8},
+	"dotprod": {cpuid.ASIMDDP}, "fp16": {cpuid.FPHP}, "sve": {cpuid.SVE}, "i8mm": {cpuid.I8MM},
 }
 
 func presentFeatures() []string {
 	var names []string
-	for name, id := range cpuFeatures {
-		if cpuid.CPU.Has(id) {
+	for name, ids := range cpuFeatures {
+		if cpuid.CPU.Supports(ids...) {
 			names = append(names, name)
 		}
 	}
