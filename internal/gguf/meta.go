@@ -36,19 +36,35 @@ func checkMeta(f *File) error {
 	for i := range f.KVs {
 		m.kvs[f.KVs[i].Key] = &f.KVs[i]
 	}
-	if err := m.checkKinds(); err != nil {
+	if err := m.checkKinds(KindString, "general.architecture"); err != nil {
 		return err
 	}
 	kind, _ := m.text("general.type")
-	no, _ := m.uint("split.no")
+	if kind == "adapter" || m.kvs["adapter.type"] != nil {
+		if err := m.checkKinds(KindString, "general.type", "adapter.type"); err != nil {
+			return err
+		}
+		if err := m.checkKinds(KindFloat32, "adapter.lora.alpha"); err != nil {
+			return err
+		}
+	}
+	m.arch, _ = m.text("general.architecture")
 	if kind == "adapter" {
-		return checkAdapter(f)
+		// Whoever opens it as a model is not stopped by what it calls itself.
+		isModel := m.get("block_count") != nil || m.kvs["tokenizer.ggml.model"] != nil
+		if err := checkAdapter(f); err != nil || !isModel {
+			return err
+		}
 	}
-	if no > 0 {
-		return nil // the first part has the metadata
+	if parts, _ := m.uint("split.count"); parts > 1 {
+		if err := m.checkKinds(KindUint16, "split.count", "split.no"); err != nil {
+			return err
+		}
+		if no, _ := m.uint("split.no"); no > 0 {
+			return nil // the first part has the metadata
+		}
 	}
-	var ok bool
-	if m.arch, ok = m.text("general.architecture"); !ok || m.arch == "" {
+	if m.arch == "" {
 		return errorf("general.architecture is missing")
 	}
 	for _, check := range []func(*meta) error{
@@ -61,22 +77,11 @@ func checkMeta(f *File) error {
 	return nil
 }
 
-// checkKinds checks the values that llama.cpp takes without looking at their
-// kind.
-func (m *meta) checkKinds() error {
-	for _, want := range []struct {
-		key  string
-		kind Kind
-	}{
-		{"general.type", KindString},
-		{"general.architecture", KindString},
-		{"adapter.type", KindString},
-		{"adapter.lora.alpha", KindFloat32},
-		{"split.no", KindUint16},
-		{"split.count", KindUint16},
-	} {
-		if kv := m.kvs[want.key]; kv != nil && kv.Value.Kind != want.kind {
-			return failf(kv.Offset, "%s is %v: it must be %v", want.key, kv.Value.Kind, want.kind)
+// checkKinds checks the kind of values that llama.cpp takes without looking at it.
+func (m *meta) checkKinds(want Kind, keys ...string) error {
+	for _, key := range keys {
+		if kv := m.kvs[key]; kv != nil && kv.Value.Kind != want {
+			return failf(kv.Offset, "%s is %v: it must be %v", key, kv.Value.Kind, want)
 		}
 	}
 	return nil
@@ -205,7 +210,7 @@ func checkBounds(m *meta) error {
 		"attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon", "attention.group_norm_epsilon",
 	} {
 		if kv := m.get(key); kv != nil {
-			if x, ok := kv.Value.Float(); ok && !(x >= 0 && x <= math.MaxFloat32) {
+			if x, ok := kv.Value.Float(); ok && !(x >= 0) {
 				return m.fail(key, "it must be a number that is not negative")
 			}
 		}

@@ -32,12 +32,16 @@ func TestCheckMeta(t *testing.T) {
 		want  string
 	}{
 		// Taken by C code for a value of this kind: abort.
-		{"general.type", []edit{set("general.type", uint32(1))}, "general.type is u32: it must be string"},
+		{"general.type", []edit{set("adapter.type", "lora"), set("general.type", uint32(1))}, "general.type is u32: it must be string"},
 		{"general.architecture", []edit{set("general.architecture", []string{"llama"})}, "general.architecture is array: it must be string"},
-		{"split.no", []edit{set("split.no", uint32(1))}, "split.no is u32: it must be u16"},
-		{"split.count", []edit{set("split.count", int32(1))}, "split.count is i32: it must be u16"},
+		{"split.no", []edit{set("split.count", uint16(2)), set("split.no", uint32(1))}, "split.no is u32: it must be u16"},
+		{"split.count", []edit{set("split.count", int32(2))}, "split.count is i32: it must be u16"},
 		{"adapter.type", []edit{set("adapter.type", 1.5)}, "adapter.type is f64: it must be string"},
-		{"adapter.lora.alpha", []edit{set("adapter.lora.alpha", 8.0)}, "adapter.lora.alpha is f64: it must be f32"},
+		{"adapter.lora.alpha", []edit{set("general.type", "adapter"), set("adapter.lora.alpha", 8.0)}, "adapter.lora.alpha is f64: it must be f32"},
+
+		{"llama.block_count", []edit{set("general.type", "adapter"), set("llama.block_count", uint32(0))}, "llama.block_count is 0: from 1 to 512 are allowed"},
+		// A number of a part is no reason to look away: this is the whole model.
+		{"llama.block_count", []edit{set("split.no", uint16(1)), set("llama.block_count", uint32(0))}, "llama.block_count is 0: from 1 to 512 are allowed"},
 
 		// Asserted by llama_model_base::load_hparams: abort.
 		{"llama.block_count", []edit{set("llama.block_count", uint32(0))}, "llama.block_count is 0: from 1 to 512 are allowed"},
@@ -58,7 +62,6 @@ func TestCheckMeta(t *testing.T) {
 		// Asserted on the threads that compute, where nothing can be caught: abort.
 		{"llama.attention.layer_norm_rms_epsilon", []edit{set("llama.attention.layer_norm_rms_epsilon", float32(-1))}, "llama.attention.layer_norm_rms_epsilon is -1: it must be a number that is not negative"},
 		{"llama.attention.layer_norm_rms_epsilon", []edit{set("llama.attention.layer_norm_rms_epsilon", float32(math.NaN()))}, "llama.attention.layer_norm_rms_epsilon is NaN: it must be a number that is not negative"},
-		{"llama.attention.layer_norm_epsilon", []edit{set("llama.attention.layer_norm_epsilon", float32(math.Inf(1)))}, "llama.attention.layer_norm_epsilon is +Inf: it must be a number that is not negative"},
 		{"llama.rope.dimension_count", []edit{set("llama.rope.dimension_count", uint32(15))}, "llama.rope.dimension_count is 15: 15 of the 16 elements of a head would be rotated, not an even number from 2 to 16"},
 		{"llama.rope.dimension_count", []edit{set("llama.rope.dimension_count", uint32(18))}, "llama.rope.dimension_count is 18: 18 of the 16 elements of a head would be rotated, not an even number from 2 to 16"},
 		{"llama.rope.dimension_count_swa", []edit{set("llama.rope.dimension_count_swa", uint32(18))}, "llama.rope.dimension_count_swa is 18: 18 of the 16 elements of a head would be rotated, not an even number from 2 to 16"},
@@ -132,6 +135,7 @@ func TestCheckMetaAllows(t *testing.T) {
 		"learned positions":               apply(t, tinymodel.Encoder(o), set("bert.attention.head_count", uint32(64))),
 		"rotation switched off":           apply(t, tinymodel.Llama(o), arch("granitehybrid"), set("granitehybrid.rope.scaling.finetuned", false), set("granitehybrid.embedding_length", uint32(60)), set("granitehybrid.attention.head_count", uint32(4))),
 		"a list of tokens and no use":     apply(t, tinymodel.Llama(o), set("tokenizer.ggml.model", "no_vocab"), set("tokenizer.ggml.tokens", []string{"a", "a"})),
+		"kinds nobody looks at":           apply(t, tinymodel.Llama(o), set("general.type", uint32(1)), set("adapter.lora.alpha", 8.0), set("split.no", uint32(1))),
 		"no tensors":                      apply(t, tinymodel.Llama(o), func(kvs []gguf.KV, _ []gguf.Data) ([]gguf.KV, []gguf.Data) { return kvs, nil }),
 		"wide rows in a split model":      apply(t, tinymodel.Llama(o), set("llama.attention.value_length", uint32(200)), set("split.count", uint16(2))),
 	} {
