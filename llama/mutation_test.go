@@ -41,6 +41,7 @@ var mutationModels = map[string]func() []byte{
 	"recurrent": func() []byte { return tinymodel.Recurrent(tinymodel.Options{}) },
 	"hybrid":    func() []byte { return tinymodel.Hybrid(tinymodel.Options{}) },
 	"encoder":   func() []byte { return tinymodel.Encoder(tinymodel.Options{}) },
+	"adapter":   func() []byte { return tinymodel.Adapter(tinymodel.Options{Layers: 2}) }, // for llama
 }
 
 // TestMutations gives llama.cpp models with one entry of the metadata or one
@@ -129,6 +130,9 @@ func tryMutations(t *testing.T, first, step int) {
 	limit := syscall.Rlimit{Cur: 4 << 30, Max: 4 << 30}
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_AS, &limit))
 	path := filepath.Join(t.TempDir(), "mutation.gguf")
+	base, err := Open(context.Background(), tinymodel.Save(t.TempDir(), "base.gguf", mutationModels["llama"]()), ModelOptions{})
+	require.NoError(t, err)
+	defer base.Close()
 	i := 0
 	for m := range mutations(t) {
 		if i >= first && (i-first)%step == 0 {
@@ -136,7 +140,11 @@ func tryMutations(t *testing.T, first, step int) {
 			var b bytes.Buffer
 			require.NoError(t, gguf.Write(&b, m.kvs, m.tensors))
 			require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
-			if err := useModel(path); err != nil {
+			use := useModel
+			if m.model == "adapter" {
+				use = func(path string) error { return useAdapter(base, path) }
+			}
+			if err := use(path); err != nil {
 				// Its threads may wait for one that left: better a new process.
 				fmt.Println("fault", strings.ReplaceAll(err.Error(), "\n", " "))
 				os.Exit(0)
@@ -192,6 +200,27 @@ func useModel(path string) error {
 		}
 	}
 	return nil
+}
+
+// useAdapter does the same with an adapter to a model, and tries it as a model.
+func useAdapter(base *Model, path string) error {
+	if err := useModel(path); err != nil {
+		return err
+	}
+	a, err := base.LoadAdapter(path)
+	if err != nil {
+		return nil
+	}
+	defer a.Close()
+	s, err := base.NewSession(SessionOptions{Context: 300, Sequences: 2, Batch: 40, Microbatch: 20, Outputs: 40, Threads: 1})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := s.SetAdapters(AdapterScale{a, 1}); err != nil {
+		return nil
+	}
+	return useSession(s, []int32{1, 2, 3})
 }
 
 func useSession(s *Session, tokens []int32) error {
