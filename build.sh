@@ -250,7 +250,15 @@ need_build_tools() {
     need $compiler cmake git "$make"
     if have ninja; then generator=Ninja; else generator="Unix Makefiles"; fi
     if [ "$variant" = cuda ]; then need_cuda; fi
-    if [ "$variant" = vulkan ]; then need glslc; fi
+    if [ "$variant" = vulkan ]; then need_vulkan; fi
+}
+
+need_vulkan() {
+    need glslc
+    printf '#version 450\n#extension GL_KHR_cooperative_matrix : require\nvoid main() {}\n' |
+        glslc --target-env=vulkan1.3 -fshader-stage=compute -o - - >/dev/null 2>&1 ||
+        die "$(command -v glslc) is too old: llama.cpp's shaders need the extension GL_KHR_cooperative_matrix." \
+            "Put a newer one first in PATH, such as that of the Vulkan SDK: https://vulkan.lunarg.com"
 }
 
 # The instruction sets. Never -march=native, for two reasons, both measured:
