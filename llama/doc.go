@@ -10,8 +10,8 @@
 // their model and pool. Use after Close panics; the garbage collector frees
 // nothing.
 //
-// A context.Context interrupts loading and evaluating; the session is then as
-// it was before the call.
+// A context.Context interrupts loading, evaluating, quantizing and the probe of
+// exact mode; a session is then as it was before the call.
 //
 // Whatever llama.cpp answers with an abort or a C++ exception is checked
 // before the call and fenced behind it, and comes back as an *Error with
