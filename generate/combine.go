@@ -44,6 +44,9 @@ const maxScale = 1e6
 // beginnings returns the texts that the sequences of a run begin with, by model:
 // the target's, that of the negative prompt, those of the amateurs.
 func (e *Engine) beginnings(r *run) []beginning {
+	if r.left != nil {
+		return r.left
+	}
 	b := []beginning{{e.target, r.tokens}}
 	if r.Guidance != nil {
 		generated := r.tokens[len(r.Prompt):]

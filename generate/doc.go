@@ -8,6 +8,16 @@
 // prompt. What a request leaves in the cache is reused by the next that begins
 // alike.
 //
+// # Rounds
+//
+// A text grows in rounds. Plain decoding is a round with no drafts: one row, one
+// token. With [Options.Drafts] a round has rows for proposed tokens too, of
+// which [Options.Rule] lets some stand. With [Request.Contrast] the amateurs of
+// [Options.Amateurs] evaluate the same rows, with [Request.Guidance] a second
+// sequence of the target does; the token is chosen from their rows together.
+// All of them are one batch for each model, whatever the requests under way ask
+// for.
+//
 // # Same request, same text
 //
 // The text of a request is a function of the logits and of the request: its

@@ -95,7 +95,7 @@ func checkBooks(t *testing.T, e *Engine, m *tablemodel.Model, amateurs ...*table
 	}
 	for _, r := range e.runs {
 		for i, b := range e.beginnings(r) {
-			if s := r.sequences[i]; s.model != b.model || s.run != r || !slices.Equal(s.text, b.text) {
+			if s := r.sequences[i]; s.model != b.model || s.run != r || !r.ContextShift && !slices.Equal(s.text, b.text) {
 				t.Errorf("sequence %d of a run: text %v, want %v", i, s.text, b.text)
 			}
 		}

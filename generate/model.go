@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 
 	"github.com/sortes-llm/sortes/eval"
@@ -46,6 +47,7 @@ type sequence struct {
 	text  []int32 // of its run: what it begins with, and what was generated
 	fed   int     // text[:fed] is in the sequence
 	used  uint64  // Engine.clock when it was last released
+	sound int     // text[:sound] was evaluated behind the tokens before it: no shift has moved them
 	part          // empty where it has none
 }
 
@@ -124,7 +126,7 @@ func (m *model) seat(r *run, text []int32) (*sequence, error) {
 		shared = 0
 	}
 	kept, err := s.truncate(shared)
-	s.run, s.text, s.fed = r, slices.Clone(text), kept
+	s.run, s.text, s.fed, s.sound = r, slices.Clone(text), kept, math.MaxInt
 	return s, err
 }
 

@@ -20,6 +20,16 @@ type Request struct {
 	// an end token, a stop string or the end of the context.
 	MaxTokens int
 
+	// ContextShift goes on where the context is full: of a sequence's text the
+	// first Keep tokens stay, half of those behind them are forgotten, and the
+	// rest moves down (llama.cpp's context shift). What follows is an
+	// approximation: the keys and values of the tokens that stay were computed
+	// with those before them that are gone. Filters that look back still see the
+	// whole text. It needs an evaluator with a method Shift(seq, from, to int)
+	// error that drops tokens from the middle of a sequence.
+	ContextShift bool
+	Keep         int
+
 	// PromptOnly evaluates the prompt, so that a later request that starts
 	// with it finds it in the cache, and generates nothing.
 	PromptOnly bool
@@ -101,6 +111,8 @@ func (r Request) check(l eval.Limits, amateurs int) error {
 		return fmt.Errorf("generate: EndTokens with a constraint: it must be empty, for the constraint says where the text may end")
 	case r.Sampling.Constraint != nil && r.IgnoreEOG:
 		return fmt.Errorf("generate: IgnoreEOG with a constraint: it must be false, for the constraint says where the text may end")
+	case r.Keep < 0:
+		return fmt.Errorf("generate: Keep is %d: it must be at least 0", r.Keep)
 	case r.TopLogProbs < 0 || r.TopLogProbs > l.Vocab:
 		return fmt.Errorf("generate: TopLogProbs is %d: it must be in [0, %d]", r.TopLogProbs, l.Vocab)
 	case r.TraceTop < 0 || r.TraceTop > l.Vocab:

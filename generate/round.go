@@ -56,6 +56,9 @@ func (e *Engine) advance(r *run) {
 	if r.drafting {
 		e.observe(r, stood, chosen.Sub(began), time.Since(chosen))
 	}
+	if outcome.reason == "" && r.ContextShift {
+		outcome = e.shift(r)
+	}
 	if outcome.reason != "" {
 		e.finish(r, outcome.reason, outcome.err)
 	}
@@ -285,7 +288,7 @@ func (e *Engine) commit(r *run, t Token) (ended bool, how ending) {
 		return true, ending{reason: StopString}
 	case r.stats.Generated == r.MaxTokens:
 		return true, ending{reason: MaxTokens}
-	case full:
+	case full && !r.ContextShift:
 		return true, ending{reason: ContextFull}
 	}
 	if len(r.out) > 0 {

@@ -30,6 +30,7 @@ func (e *Engine) seat(r *run) {
 		}
 		r.sequences = append(r.sequences, s)
 	}
+	r.left = nil
 	e.runs = append(e.runs, r)
 
 	e.mu.Lock()
@@ -71,6 +72,9 @@ func (e *Engine) leave(r *run) {
 	}
 	e.clock++
 	for _, s := range r.sequences {
+		if s.sound < s.fed { // what was moved serves no other text
+			s.fed, _ = s.truncate(s.sound)
+		}
 		s.run, s.used, s.part = nil, e.clock, part{}
 		s.text = s.held()
 	}
@@ -137,7 +141,12 @@ func (e *Engine) makeRoom(m *model, cause error) {
 func (e *Engine) unseat(r *run) {
 	var failed error
 	sequences := r.sequences
+	var left []beginning
+	for _, s := range sequences {
+		left = append(left, beginning{s.model, slices.Clone(s.text)})
+	}
 	e.leave(r)
+	r.left = left
 	for _, s := range sequences {
 		if _, err := s.truncate(0); err != nil {
 			failed = err

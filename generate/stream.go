@@ -91,6 +91,7 @@ type run struct {
 	ticket    uint64        // runs are served in this order
 	tokens    []int32       // the prompt and what was generated
 	sequences []*sequence   // see beginnings; none while queued
+	left      []beginning   // what sequences had that were taken from it
 	round     bool          // the step brings it new tokens
 	dist      sampler.Dist  // what the last token was drawn from, for PostSampling
 	trace     sampler.Trace // how it was chosen, for Trace
@@ -118,6 +119,11 @@ func (e *Engine) start(ctx context.Context, request Request) (*run, error) {
 	}
 	if err := request.check(e.limits, len(e.options.Amateurs)); err != nil {
 		return nil, err
+	}
+	if request.ContextShift {
+		if err := e.checkShift(); err != nil {
+			return nil, err
+		}
 	}
 	s, err := sampler.New(e.sampling(request))
 	if err != nil {

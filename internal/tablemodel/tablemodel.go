@@ -279,6 +279,21 @@ func (m *Model) Truncate(seq, n int) error {
 	return nil
 }
 
+// Shift drops tokens from the middle of a sequence. It panics unless 0 <= from
+// <= to <= Len(seq).
+func (m *Model) Shift(seq, from, to int) error {
+	m.enter()
+	defer m.leave()
+	if m.c.NoRollback {
+		return fmt.Errorf("tablemodel: shift: %w", eval.ErrNoRollback)
+	}
+	m.seqs[seq] = slices.Concat(m.seqs[seq][:from], m.seqs[seq][to:])
+	return nil
+}
+
+// CanShift reports whether Shift works.
+func (m *Model) CanShift() bool { return !m.c.NoRollback }
+
 // Copy implements eval.Evaluator.
 func (m *Model) Copy(dst, src int) error {
 	m.enter()
