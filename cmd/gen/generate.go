@@ -120,6 +120,8 @@ func (a *app) generate(o *options) error {
 		Prompt:       tokens,
 		MaxTokens:    max(o.predict, 0), // -1 and -2 are no limit: the context is one
 		PromptOnly:   o.predict == 0,
+		ContextShift: o.contextShift,
+		Keep:         o.keepTokens(model.Vocab(), tokens),
 		Sampling:     config,
 		Seed:         o.seed,
 		Stop:         o.stops(),

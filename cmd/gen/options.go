@@ -209,9 +209,9 @@ func (o *options) table() []*setting {
 		{names: "-jf, --json-schema-file", arg: "FILE", group: groupGeneration, value: fileValue(&o.grammar.schemaFile),
 			usage: "the same with the schema from a file"},
 		{names: "--keep", arg: "N", group: groupGeneration, value: intValue(&o.keep, -1, anyInt, "-1 (all) or more"),
-			usage: "tokens of the prompt that a context shift keeps"},
-		{names: "--context-shift", off: "--no-context-shift", env: "LLAMA_ARG_CONTEXT_SHIFT", group: groupGeneration, value: contextShiftValue(&o.contextShift),
-			usage: "forget old text when the context is full; not available yet"},
+			usage: "tokens at the start of the prompt that a context shift keeps, besides the model's own first one; -1 = all"},
+		{names: "--context-shift", off: "--no-context-shift", env: "LLAMA_ARG_CONTEXT_SHIFT", group: groupGeneration, value: switchValue(&o.contextShift, true),
+			usage: "when the context is full, forget half of what is behind --keep, and go on"},
 		{names: "--exact", group: groupGeneration, value: switchValue(&o.session.Exact, true),
 			usage: "text that does not depend on how it is batched, bit for bit; refused where this machine cannot"},
 		{names: "--prompt-cache", arg: "FILE", group: groupGeneration, value: fileValue(&o.cacheFile),
@@ -447,19 +447,6 @@ func reverseValue(p *[]string) value {
 		}
 		return []string{text}, nil
 	}, strconv.Quote)
-}
-
-func contextShiftValue(p *bool) value {
-	v := switchValue(p, true)
-	set := v.set
-	v.set = func(text string) error {
-		if err := set(text); err != nil || !*p {
-			return err
-		}
-		*p = false
-		return errors.New("not available yet: gen ends when the context is full, -c makes it larger")
-	}
-	return v
 }
 
 // randomSeed is the seed that means random in llama.cpp, besides -1.

@@ -184,3 +184,21 @@ func TestFirstExample(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEmpty(t, out)
 }
+
+// A context shift carries a text past the end of its context.
+func TestContextShift(t *testing.T) {
+	var summary struct {
+		Finish    string
+		Generated int `json:"generated_tokens"`
+	}
+	flags := []string{"-m", realModel(t), "-p", "Once upon a time", "-c", "256", "-n", "280", "--ignore-eos", "-s", "3", "--json"}
+	last := func(lines string) string {
+		all := strings.Split(strings.TrimSpace(lines), "\n")
+		return all[len(all)-1]
+	}
+	require.NoError(t, json.Unmarshal([]byte(last(text(t, flags...))), &summary))
+	assert.Equal(t, "context full", summary.Finish)
+	require.NoError(t, json.Unmarshal([]byte(last(text(t, append(flags, "--context-shift", "--keep", "4")...))), &summary))
+	assert.Equal(t, "max tokens", summary.Finish)
+	assert.Equal(t, 280, summary.Generated)
+}

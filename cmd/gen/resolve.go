@@ -43,6 +43,9 @@ func (o *options) resolve() error {
 	if (o.cacheAll || o.cacheRead) && o.cacheFile == "" {
 		return badUsage("--prompt-cache-all and --prompt-cache-ro need --prompt-cache FILE")
 	}
+	if o.cacheFile != "" && o.contextShift {
+		return badUsage("--prompt-cache holds a text from its beginning, of which --context-shift forgets a part: give one of them")
+	}
 	if o.cacheAll && o.cacheRead {
 		return badUsage("--prompt-cache-all writes the file and --prompt-cache-ro does not: give one of them")
 	}
@@ -100,6 +103,18 @@ func (o *options) stops() []string {
 	return stops
 }
 
+// keepTokens returns how many tokens at the start of a prompt a context shift
+// keeps: the model's own first token is one of them.
+func (o *options) keepTokens(v *llama.Vocab, prompt []int32) int {
+	if o.keep < 0 {
+		return len(prompt)
+	}
+	if v.Special().AddBOS {
+		return o.keep + 1
+	}
+	return o.keep
+}
+
 // noteContext says what has become of -c.
 func (o *options) noteContext(limit int) {
 	asked := o.session.Context
@@ -125,8 +140,8 @@ func (o *options) noteIdleFlags(window int) {
 			o.noteIdle(flag, "with --log-disable")
 		}
 	}
-	if o.keep != 0 {
-		o.noteIdle("--keep", "without a context shift, which is not available yet")
+	if !o.contextShift {
+		o.noteIdle("--keep", "without --context-shift")
 	}
 	if o.json {
 		o.noteIdle("--display-prompt", "with --json")

@@ -130,7 +130,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"-m x tokenize -p y", "gen: -m stands before tokenize: flags follow the command, as in gen tokenize -m"},
 		{"-m x -p y -f z", "gen: more than one prompt: give one of -p, -f and -bf"},
 		{"-m x -b 64 -ub 65", "gen: --ubatch-size 65: want at most the batch size, 64"},
-		{"-m x --context-shift", "gen: --context-shift: not available yet: gen ends when the context is full, -c makes it larger"},
+		{"-m x --context-shift --prompt-cache y", "gen: --prompt-cache holds a text from its beginning, of which --context-shift forgets a part: give one of them"},
 		{"-m x --prompt-cache-all", "gen: --prompt-cache-all and --prompt-cache-ro need --prompt-cache FILE"},
 		{"-m x --prompt-cache f --prompt-cache-all --prompt-cache-ro", "gen: --prompt-cache-all writes the file and --prompt-cache-ro does not: give one of them"},
 		{"-m x --perf=maybe", "gen: --perf maybe: want on or off"},
@@ -398,7 +398,7 @@ func TestIdleFlags(t *testing.T) {
 		{"--repeat-last-n 32", []string{"--repeat-last-n 32 has no effect while all penalties are off"}},
 		{"--repeat-last-n 32 --presence-penalty 0.5", nil},
 		{"--keep 4 --logprobs 3 --color on", []string{
-			"--keep 4 has no effect without a context shift, which is not available yet",
+			"--keep 4 has no effect without --context-shift",
 			"--logprobs 3 has no effect without --json",
 			"--color on has no effect without --display-prompt",
 		}},
