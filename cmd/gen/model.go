@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"github.com/schollz/progressbar/v3"
 
@@ -30,6 +31,9 @@ func (a *app) open(path string, o llama.ModelOptions) (*llama.Model, error) {
 		defer func() { _ = bar.Finish() }()
 	}
 	m, err := llama.Open(a.ctx, path, o)
+	// Checking the file took memory, about that of its vocabulary several times
+	// over, which the runtime would keep.
+	debug.FreeOSMemory()
 	switch {
 	case err == nil || a.ctx.Err() != nil:
 		return m, err
