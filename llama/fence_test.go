@@ -344,8 +344,8 @@ func TestFenceMidwayBreaksTheSession(t *testing.T) {
 	require.Equal(t, text, panicText(func() { _ = s.Eval(context.Background(), rowsOf(0, 1, 2, 3, 4, 5)) }))
 	checkLengths(t, s, 3, 0)
 
-	s.limits.Outputs = 5 // off goes the check
-	err = s.Eval(context.Background(), rowsOf(0, 1, 2, 3, 4, 5))
+	s.limits.Outputs = reservedOutputs(4) + 1 // off goes the check
+	err = s.Eval(context.Background(), rowsOf(0, make([]int32, s.limits.Outputs)...))
 	requireAssertion(t, err, "GGML_ASSERT(n_outputs_max <= cparams.n_outputs_max) failed")
 
 	ctx := context.Background()

@@ -54,8 +54,9 @@ struct aborted : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Whether this thread is in llama_decode, so that workers may compute for it.
-thread_local bool decoding = false;
+// The flag of the llama_decode that this thread is in, so that workers may
+// compute for it; null outside of one.
+thread_local srt_flag * decoding = nullptr;
 
 // ggml_abort calls this before abort(). Leaving by an exception unwinds ggml's
 // C frames (build.sh compiles them with -fexceptions) to the fence.
@@ -64,7 +65,7 @@ void on_abort(const char * message) {
         std::fprintf(stderr, "llama.cpp: %s\n", message);
         return;
     }
-    if (decoding) {
+    if (decoding != nullptr) {
         // The workers are still at their share of the operation and use memory
         // that unwinding takes away. In a moment they wait at a barrier, for good.
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -138,13 +139,16 @@ thread_local int32_t line_level = GGML_LOG_LEVEL_NONE;
 // at work, and takes an exception for a failure.
 thread_local srt_flag * quantizing = nullptr;
 
+bool cancelled(const srt_flag * flag) { return __atomic_load_n(&flag->cancelled, __ATOMIC_RELAXED) != 0; }
+
 void on_log(enum ggml_log_level level, const char * text, void *) {
-    if (quantizing != nullptr && __atomic_load_n(&quantizing->cancelled, __ATOMIC_RELAXED) != 0) {
+    if (quantizing != nullptr && cancelled(quantizing)) {
         quantizing = nullptr;
         throw std::runtime_error("cancelled");
     }
     if (level != GGML_LOG_LEVEL_CONT) {
-        line_level = level;
+        // What llama.cpp says of a decode that was cancelled is no failure.
+        line_level = decoding != nullptr && cancelled(decoding) ? GGML_LOG_LEVEL_DEBUG : level;
     }
     if (current != nullptr && line_level >= GGML_LOG_LEVEL_WARN && line_level <= GGML_LOG_LEVEL_ERROR) {
         const size_t used = std::strlen(current->log);
@@ -165,14 +169,14 @@ void on_log(enum ggml_log_level level, const char * text, void *) {
 
 // Polled between the nodes of a graph; true stops the decode.
 bool on_abort_poll(void * data) {
-    return __atomic_load_n(&static_cast<srt_flag *>(data)->cancelled, __ATOMIC_RELAXED) != 0;
+    return cancelled(static_cast<srt_flag *>(data));
 }
 
 // false stops the loading.
 bool on_progress(float progress, void * data) {
     srt_flag * flag = static_cast<srt_flag *>(data);
     __atomic_store(&flag->progress, &progress, __ATOMIC_RELAXED);
-    return __atomic_load_n(&flag->cancelled, __ATOMIC_RELAXED) == 0;
+    return !cancelled(flag);
 }
 
 } // namespace
@@ -328,7 +332,7 @@ int32_t srt_decode(struct llama_context * ctx, srt_eval * e, int32_t n) {
     e->embeddings = nullptr;
     struct llama_batch batch = e->batch;
     batch.n_tokens = n;
-    decoding = true;
+    decoding = &e->flag;
     const int32_t result = fenced<int32_t>(-1000, &e->fault, [&] {
         const int32_t code = llama_decode(ctx, batch);
         if (code == 0) {
@@ -337,7 +341,7 @@ int32_t srt_decode(struct llama_context * ctx, srt_eval * e, int32_t n) {
         }
         return code;
     });
-    decoding = false;
+    decoding = nullptr;
     return result;
 }
 
