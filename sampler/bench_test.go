@@ -72,6 +72,39 @@ func BenchmarkPick(b *testing.B) {
 	}
 }
 
+// Rows without a favourite, of which top-p and typical keep most tokens.
+func BenchmarkPickFlat(b *testing.B) {
+	const n = 128256
+	r := rand.New(rand.NewPCG(1, 2))
+	row := make([]float32, n)
+	for i := range row {
+		row[i] = float32(r.NormFloat64())
+	}
+	for _, bench := range []struct {
+		name string
+		c    Config
+	}{
+		{"top_p", Config{Temperature: 1, TopP: 0.95}},
+		{"typ_p", Config{Temperature: 1, TypicalP: 0.95}},
+		{"tfs", Config{Temperature: 1, TailFreeZ: 0.95}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			s, err := New(bench.c)
+			if err != nil {
+				b.Fatal(err)
+			}
+			i := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Pick(row, nil, Draw{Pos: i}); err != nil {
+					b.Fatal(err)
+				}
+				i++
+			}
+		})
+	}
+}
+
 func BenchmarkDist(b *testing.B) {
 	for _, bench := range []struct {
 		name string

@@ -20,16 +20,17 @@ type Candidate struct {
 // Temperature does not touch logits: they stay on the scale of the model, and
 // [Candidates.Temperature] says what they are to be divided by.
 type Candidates struct {
-	caller []float32   // the caller's row
-	row    []float32   // the logits, indexed by token: the caller's row, or shifted
-	list   []Candidate // the survivors, once listed
-	listed bool
-	sorted bool // list is in order
-	cut    bool // of the row, only the tokens above floor are left; see settle
-	floor  float32
-	temp   float64 // product of the temperatures applied so far
-	at     Draw    // the draw it is for
-	placed bool    // at is known
+	caller  []float32   // the caller's row
+	row     []float32   // the logits, indexed by token: the caller's row, or shifted
+	list    []Candidate // the survivors, once listed
+	listed  bool
+	sorted  bool // list is in order
+	cut     bool // of the row, only the tokens above floor, up to ceiling, are left; see settle
+	floor   float32
+	ceiling float32
+	temp    float64 // product of the temperatures applied so far
+	at      Draw    // the draw it is for
+	placed  bool    // at is known
 
 	gate gate // the constraint
 
@@ -282,15 +283,9 @@ func (c *Candidates) KeepAbove(bound float64, least int) {
 // keepAbove is KeepAbove, but that it may leave the tokens in the row.
 func (c *Candidates) keepAbove(bound float64, least int) {
 	if !c.listed {
-		const sample = 512
-		few, some := floorOf(bound), 0
-		for i := 0; i < len(c.row); i += max(8, len(c.row)/sample) {
-			if c.row[i] > few {
-				some++
-			}
-		}
-		if some > sample/8 && least <= some {
-			c.cut, c.floor = true, few
+		few := floorOf(bound)
+		if n := c.countSample(few, float32(math.Inf(1))); n > countSampleSize/8 && least <= n {
+			c.cut, c.floor, c.ceiling = true, few, float32(math.Inf(1))
 			return
 		}
 		c.listAbove(bound)
@@ -310,11 +305,11 @@ func (c *Candidates) keepAbove(bound float64, least int) {
 }
 
 // settle makes a list of the tokens that a cut has left in the row. A cut row
-// is for what comes last: the draw passes over what is below the floor, which
-// costs less than a list where most tokens are left.
+// is for what comes last: the draw passes over what is outside, which
+// costs less than a list where many tokens are left.
 func (c *Candidates) settle() {
 	if c.cut {
-		c.listBetween(c.floor, float32(math.Inf(1)))
+		c.listBetween(c.floor, c.ceiling)
 	}
 }
 
@@ -337,7 +332,13 @@ func (c *Candidates) listAbove(bound float64) {
 // floor and not above ceiling.
 func (c *Candidates) listBetween(floor, ceiling float32) {
 	c.cut, c.listed, c.sorted = false, true, false
-	list := c.list[:0]
+	if list := c.appendBetween(c.list[:0], floor, ceiling); c.err == nil {
+		c.list = list
+	}
+}
+
+// appendBetween appends the tokens of listBetween.
+func (c *Candidates) appendBetween(list []Candidate, floor, ceiling float32) []Candidate {
 	var ids [512]int32
 	for next := 0; next < len(c.row); {
 		var found []int32
@@ -349,12 +350,12 @@ func (c *Candidates) listBetween(floor, ceiling float32) {
 			v := c.row[id]
 			if !(v <= math.MaxFloat32) {
 				c.fail(logitError(int(id), v))
-				return
+				return list
 			}
 			list = append(list, Candidate{id, v})
 		}
 	}
-	c.list = list
+	return list
 }
 
 // total returns the mass of the whole row on the scale of weigh.
@@ -365,94 +366,6 @@ func (c *Candidates) total() float64 {
 	}
 	mass, _ := expSum(c.row, top, 1/c.temp, negInf)
 	return mass
-}
-
-// sampleRow fills c.ranks from about n tokens all over the row, in order, and
-// returns how many tokens each stands for; 0 if the row is too short for that.
-func (c *Candidates) sampleRow(n int) int {
-	each := len(c.row) / n
-	if each < 8 {
-		return 0
-	}
-	c.ranks = c.ranks[:0]
-	for i := 0; i < len(c.row); i += each {
-		c.ranks = append(c.ranks, rankOf(Candidate{int32(i), c.row[i]}))
-	}
-	c.spare = sortRanks(c.ranks, c.spare)
-	return each
-}
-
-// listFew lists some of the most likely tokens of the row, in order, and
-// reports whether they reach the mass together. If not, the row is as before;
-// then c.ranks is a sample of it, of whose entries those from rest on are not
-// listed, and few is the mass of the list.
-func (c *Candidates) listFew(mass float64) (enough bool, few float64, rest int) {
-	const sample, beyond = 4096, 32
-	if c.sampleRow(sample) == 0 {
-		return false, 0, 0
-	}
-	c.listBetween(c.ranks[beyond].candidate().Logit, float32(math.Inf(1)))
-	if c.err != nil {
-		return true, 0, 0
-	}
-	if len(c.list) > 0 {
-		few = c.weigh()
-	}
-	if few > mass*(1+1e-12) {
-		c.Sort()
-		return true, few, 0
-	}
-	c.listed = false
-	return false, few, beyond
-}
-
-// cutAtMass cuts the row behind the tokens that it takes to reach a mass, after
-// listFew. It measures exactly what lies above a bound, and puts in order only
-// the tokens around the cut; the sample says where that is. It reports false,
-// and the row is as before, if the sample misleads or the cut is among equals.
-func (c *Candidates) cutAtMass(mass, total, few float64, rest, least int) bool {
-	const slack = 0.015
-	if rest == 0 || least > rest {
-		return false
-	}
-	top, inv := c.Max(), 1/c.temp
-	c.weights = c.weights[:0]
-	sampled := 0.0
-	for _, r := range c.ranks[rest:] {
-		w := expOf((float64(r.candidate().Logit) - float64(top)) * inv)
-		c.weights = append(c.weights, w)
-		sampled += w
-	}
-	high, low, sum := c.ranks[rest].candidate().Logit, negInf, few
-	for i, w := range c.weights {
-		logit := c.ranks[rest+i].candidate().Logit
-		sum += w / sampled * (total - few)
-		if sum < mass-slack*total {
-			high = logit
-		}
-		if sum > mass+slack*total {
-			low = logit
-			break
-		}
-	}
-	above, _ := expSum(c.row, top, inv, high)
-	if above >= mass {
-		return false
-	}
-	c.listBetween(low, high)
-	if c.err != nil {
-		return false
-	}
-	c.Sort()
-	c.listed = false
-	for i, x := range c.list {
-		if above >= mass {
-			c.cut, c.floor = c.list[i-1].Logit != x.Logit, x.Logit
-			return c.cut
-		}
-		above += expOf((float64(x.Logit) - float64(top)) * inv)
-	}
-	return false
 }
 
 // listMass makes the list from the most likely tokens of the row: at least
@@ -625,7 +538,7 @@ func (c *Candidates) drawRow(k key) int32 {
 			c.fail(logitError(i, v))
 			return 0
 		}
-		if v == negInf || c.cut && v <= c.floor { // cannot win
+		if v == negInf || c.cut && (v <= c.floor || v > c.ceiling) { // cannot win
 			continue
 		}
 		if s := c.score(v) + k.gumbel(int32(i)); s > top {

@@ -25,19 +25,20 @@ func (f topP) Apply(c *Candidates, _ []int32) error {
 		c.KeepTop(max(c.reach(f.p), f.least))
 		return nil
 	}
-	total := c.total()
+	s := c.spread()
 	if c.err != nil {
 		return nil
 	}
-	if enough, few, rest := c.listFew(f.p * total); !enough {
-		if c.cutAtMass(f.p*total, total, few, rest, f.least) {
+	z := zone{spread: s, centre: s.top, mass: f.p * s.mass}
+	if enough, few, rest := c.listFew(z.mass); !enough {
+		if rest > 0 && f.least <= len(c.list) && c.cutTo(z, few, rest) {
 			return nil
 		}
-		c.listMass(f.p * total)
+		c.listMass(z.mass)
 	}
 	c.Sort()
 	c.weigh()
-	n := prefix(c.weights, f.p*total)
+	n := prefix(c.weights, z.mass)
 	if n < f.least {
 		c.listed = false // the row still has them all
 	}

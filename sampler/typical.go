@@ -29,51 +29,17 @@ func (f typical) Apply(c *Candidates, _ []int32) error {
 	if c.err != nil {
 		return nil
 	}
+	z := zone{spread: s, centre: s.top - s.depth, mass: f.p * s.mass, exceed: true}
 	if !c.listed && f.least == 1 {
+		if _, few, rest := c.listFew(math.Inf(1)); rest > 0 && c.cutTo(z, few, rest) {
+			return nil
+		}
 		f.listNear(c, s)
 	}
 	c.Sort()
-	lo, hi := f.choose(c, s)
+	lo, hi, _ := c.nearest(z, 0, 0, f.least)
 	c.list = append(c.list[:0], c.list[lo:hi]...) // a slice of it would lose what is before
 	return nil
-}
-
-// choose moves the tokens to keep to one place in the sorted list, and returns
-// that place. Surprise and entropy are depth and mean depth plus the same
-// number. In the order of the list the depth rises, so the nearest tokens are
-// those around one place: from there the walk goes up and down by turns.
-func (f typical) choose(c *Candidates, s spread) (lo, hi int) {
-	c.weigh()
-	mass := s.mass * f.p
-	depth := func(i int) float64 { return s.top - float64(c.list[i].Logit) }
-	for hi < len(c.list) && depth(hi) < s.depth {
-		hi++
-	}
-	lo = hi // list[lo:hi] is kept
-	sum, n := 0.0, 0
-	for enough := false; !enough && (lo > 0 || hi < len(c.list)); {
-		if lo == 0 || hi < len(c.list) && depth(hi)-s.depth < s.depth-depth(lo-1) {
-			sum += c.weights[hi]
-			hi++
-			n++
-			enough = sum > mass && n >= f.least
-			continue
-		}
-		// Of equal depths the first come first, though the walk goes up.
-		first := lo - 1
-		for first > 0 && depth(first-1) == depth(first) {
-			first--
-		}
-		i := first
-		for ; i < lo && !enough; i++ {
-			sum += c.weights[i]
-			n++
-			enough = sum > mass && n >= f.least
-		}
-		copy(c.list[first+lo-i:], c.list[first:i]) // next to what is kept below
-		lo = first + lo - i
-	}
-	return lo, hi
 }
 
 // listNear makes the list from the most likely tokens of a row, down to where
