@@ -126,7 +126,7 @@ func TestListInPlace(t *testing.T) {
 		})}})
 	var d Dist
 	require.NoError(t, s.Dist(&d, rowA, nil))
-	assert.Equal(t, []int32{2, 1}, d.ids)
+	assert.Equal(t, []int32{2, 1}, d.ranking().ids)
 	assert.InDelta(t, 1/(1+math.Exp(-7.5)), d.ProbOf(2), 1e-12)
 	assert.Equal(t, d.Prob(0), d.ProbOf(d.Token(0)))
 	assert.Zero(t, d.ProbOf(0))

@@ -68,8 +68,9 @@
 //
 // # Cost
 //
-// A row is never copied or sorted as a whole unless its distribution is asked
-// for without a filter. The few logits that bias and penalties change are
+// A row is never copied as a whole unless its distribution is asked for without
+// a filter, and never sorted as one but for tail-free, an inverse draw far down,
+// and a [Dist] of all tokens that is read in the order of likelihood. The few logits that bias and penalties change are
 // changed in the caller's row and put back before the call returns. The first
 // filter that removes tokens reads the row one to three times and leaves a
 // short list, on which the others work; with temperature alone the draw itself

@@ -298,7 +298,7 @@ func TestDrawFollowsTheDistribution(t *testing.T) {
 func TestDrawTies(t *testing.T) {
 	row := []float32{1, 1e36, 1e36, 1e36}
 	list := []Candidate{{2, 1e36}, {0, 1}, {1, 1e36}, {3, 1e36}}
-	d := Dist{ids: []int32{2, 1, 3, 0}, scores: []float64{1e36, 1e36, 1e36, 1}}
+	d := Dist{ids: []int32{0, 1, 2, 3}, logits: row, temp: 1}
 	for pos := range 20 {
 		at := Draw{Seed: 4, Pos: pos}
 		id, err := mustNew(t, Config{Temperature: 1}).Pick(row, nil, at)

@@ -116,7 +116,7 @@ func (s *Sampler) PickDist(dst *Dist, logits []float32, history []int32, at Draw
 		return 0, c.err
 	}
 	c.settle()
-	c.Sort()
+	c.expand()
 	dst.fill(c)
 	return id, nil
 }
@@ -183,7 +183,6 @@ func (s *Sampler) dist(dst *Dist, logits []float32, history []int32) error {
 	if c.err != nil {
 		return c.err
 	}
-	c.Sort()
 	dst.fill(c)
 	return nil
 }

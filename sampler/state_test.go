@@ -43,7 +43,7 @@ func TestMirostatVectors(t *testing.T) {
 		s := mustNew(t, c)
 		var d Dist
 		require.NoError(t, s.Dist(&d, test.row, nil))
-		assert.Equal(t, test.ids, d.ids, "version %d, tau %v", test.version, test.tau)
+		assert.Equal(t, test.ids, d.ranking().ids, "version %d, tau %v", test.version, test.tau)
 		for token, want := range test.mu {
 			n := s.Clone()
 			n.Accept(token)
@@ -56,8 +56,8 @@ func TestMirostatVectors(t *testing.T) {
 		c.TopK, c.Order = 8, []string{"temperature"}
 		var d2 Dist
 		require.NoError(t, mustNew(t, listed(c)).Dist(&d2, test.row, nil))
-		assert.Equal(t, d.ids, d2.ids, "from a list")
-		assert.Equal(t, d.probs, d2.probs)
+		assert.Equal(t, d.ranking().ids, d2.ranking().ids, "from a list")
+		assert.Equal(t, d.ranking().probs, d2.ranking().probs)
 	}
 
 	s := mustNew(t, Config{Temperature: 1, Mirostat: 2, MirostatTau: 2, MirostatEta: .1, DrawMethod: DrawMT19937})
@@ -95,7 +95,7 @@ func TestAdaptivePVectors(t *testing.T) {
 	assert.InDeltaSlice(t, []float64{.026053, .707972, .174009, .061024, .019924, .011017}, probs(s, rowA), 1e-6)
 	logits := []float64{.954943, 4.257227, 2.853927, 1.806096, .686771, .094282}
 	for i, id := range d.ids {
-		assert.InDelta(t, logits[id], d.scores[i], 1e-6)
+		assert.InDelta(t, logits[id], d.score(i), 1e-6)
 	}
 
 	other, forced := s.Clone(), s.Clone()
@@ -240,8 +240,8 @@ func TestOwnStatefulStep(t *testing.T) {
 	var d, d2 Dist
 	require.NoError(t, s.Dist(&d, rowA, nil))
 	require.NoError(t, n.Dist(&d2, rowA, nil))
-	assert.Equal(t, []int32{1}, d.ids)
-	assert.Equal(t, []int32{5}, d2.ids)
+	assert.Equal(t, []int32{1}, d.ranking().ids)
+	assert.Equal(t, []int32{5}, d2.ranking().ids)
 	assert.Equal(t, int32(1), own.token)
 }
 

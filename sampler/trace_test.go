@@ -102,15 +102,15 @@ func TestTraceAndPickDistChangeNothing(t *testing.T) {
 			require.NoError(t, err, name)
 			require.Equal(t, want, got, name)
 			require.NoError(t, plain.DistAt(&e, row, history, at), name)
-			require.Equal(t, e.ids, d.ids, name)
-			require.InDeltaSlice(t, e.probs, d.probs, 1e-12, name)
+			require.Equal(t, e.ranking().ids, d.ranking().ids, name)
+			require.InDeltaSlice(t, e.ranking().probs, d.ranking().probs, 1e-12, name)
 			require.InDelta(t, e.ProbOf(want), traceProb, 1e-6, name)
 			require.InDelta(t, traceProb, trace.Prob, 1e-9, name)
 			last := trace.Steps[len(trace.Steps)-1]
 			require.Equal(t, e.Len(), last.Count, name)
 			for i, x := range last.Top {
-				require.Equal(t, e.ids[i], x.ID, name)
-				require.InDelta(t, e.probs[i], x.Prob, 1e-6, name)
+				require.Equal(t, e.ranking().ids[i], x.ID, name)
+				require.InDelta(t, e.ranking().probs[i], x.Prob, 1e-6, name)
 			}
 			for _, s := range []*Sampler{plain, traced, both} {
 				s.Accept(want)
@@ -169,7 +169,7 @@ func TestStatefulStepsAreTheSamplersOwn(t *testing.T) {
 	one.Accept(4)
 	var d Dist
 	require.NoError(t, two.Dist(&d, rowA, nil))
-	assert.Equal(t, []int32{1}, d.ids)
+	assert.Equal(t, []int32{1}, d.ranking().ids)
 	assert.Equal(t, int32(1), own.token)
 }
 

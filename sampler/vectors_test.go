@@ -360,7 +360,7 @@ func TestEveryOptionMatters(t *testing.T) {
 			id, err := s.Pick(rowA, history, at)
 			require.NoError(t, err)
 			s.Accept(0)
-			out += fmt.Sprint(d.ids, d.probs, id)
+			out += fmt.Sprint(d.ranking().ids, d.ranking().probs, id)
 		}
 		return out, true
 	}

@@ -132,7 +132,7 @@ func TestRuleDraw(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want, q)
 			number := sampler.Draw{Seed: seed, Pos: 3, Stream: sampler.StreamDraft}.Uniform(2)
-			require.Equal(t, want.DrawInverse(number), x)
+			require.Equal(t, want.DrawByID(number), x)
 		}
 	}
 	for _, rule := range []Rule{Coupled, Block, Token} {

@@ -64,18 +64,9 @@ func (d Draft) check() error {
 		return fmt.Errorf("speculative: %d drafted tokens come with %d distributions, want one for each or none", len(d.Tokens), len(d.Dists))
 	}
 	for i, x := range d.Tokens {
-		if !lists(&d.Dists[i], x) {
+		if d.Dists[i].Index(x) < 0 {
 			return fmt.Errorf("speculative: drafted token %d is %d, which its distribution does not list", i, x)
 		}
 	}
 	return nil
-}
-
-func lists(d *sampler.Dist, token int32) bool {
-	for i := range d.Len() {
-		if d.Token(i) == token {
-			return true
-		}
-	}
-	return false
 }

@@ -76,5 +76,5 @@ func (r Rule) Draw(q *sampler.Dist, s *sampler.Sampler, logits []float32, prefix
 		return 0, err
 	}
 	k := draftKey(seed, start, len(prefix)-start)
-	return q.DrawInverse(k.at.Uniform(k.n)), nil
+	return q.DrawByID(k.at.Uniform(k.n)), nil
 }

@@ -66,7 +66,7 @@ func (tr traversal) visit(node, depth int, product float64) (int, int32, bool) {
 			continue
 		}
 		l := &v.tree[depth] // a visit may have moved it
-		x := index(p, tr.tree.Tokens[c])
+		x := p.Index(tr.tree.Tokens[c])
 		childProduct := 0.0
 		if x >= 0 {
 			childProduct = min(1, product*l.p[x]/l.q[x])
@@ -89,7 +89,8 @@ func (tr traversal) visit(node, depth int, product float64) (int, int32, bool) {
 		total += w
 	}
 	i := v.random().choose(residualKey(tr.at.Seed, tr.at.Pos+depth), l.p, total)
-	return node, p.Token(i), true
+	next, _ := p.ByID(i)
+	return node, next, true
 }
 
 // enter fills the level.
@@ -97,8 +98,9 @@ func (tr traversal) enter(l *level, p, q *sampler.Dist) {
 	l.p, l.q, l.left = l.p[:0], l.q[:0], 1
 	tr.v.spread(q)
 	for i := range p.Len() {
-		l.p = append(l.p, p.Prob(i))
-		l.q = append(l.q, tr.v.prob(p.Token(i)))
+		x, prob := p.ByID(i)
+		l.p = append(l.p, prob)
+		l.q = append(l.q, tr.v.prob(x))
 	}
 	tr.v.unspread(q)
 }
@@ -137,13 +139,4 @@ func (l *level) remove(x int, prob float64) {
 			l.q[i] = 0 // nothing is left to draw
 		}
 	}
-}
-
-func index(d *sampler.Dist, token int32) int {
-	for i := range d.Len() {
-		if d.Token(i) == token {
-			return i
-		}
-	}
-	return -1
 }

@@ -48,15 +48,16 @@ func (t *Tree) Draw(parent int, q *sampler.Dist, seed uint64, start int) int {
 func (t *Tree) draw(c chance, parent int, q *sampler.Dist, seed uint64, start int) int {
 	weights, total := make([]float64, q.Len()), 0.0
 	for i := range weights {
-		if t.Replacement || !t.hasChild(parent, q.Token(i)) {
-			weights[i] = q.Prob(i)
+		x, p := q.ByID(i)
+		if t.Replacement || !t.hasChild(parent, x) {
+			weights[i] = p
 			total += weights[i]
 		}
 	}
 	if total == 0 {
 		return Root
 	}
-	x := q.Token(c.choose(draftKey(seed, start, len(t.Tokens)), weights, total))
+	x, _ := q.ByID(c.choose(draftKey(seed, start, len(t.Tokens)), weights, total))
 	t.Dists = append(t.Dists, make([]sampler.Dist, len(t.Tokens)+2-len(t.Dists))...)
 	t.Dists[parent+1] = *q
 	return t.Add(parent, x)
@@ -91,7 +92,7 @@ func (t *Tree) check() error {
 func (t *Tree) checkDraws() error {
 	for i, x := range t.Tokens {
 		p := t.Parents[i]
-		if !lists(&t.Dists[p+1], x) {
+		if t.Dists[p+1].Index(x) < 0 {
 			return fmt.Errorf("speculative: node %d of a tree is token %d, which the distribution of its parent does not list", i, x)
 		}
 		for j := range i {

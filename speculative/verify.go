@@ -139,7 +139,7 @@ func (v *Verifier) random() chance {
 // part of a draft's has been taken from it.
 type residual struct {
 	p       sampler.Dist
-	weights []float64 // by index into p
+	weights []float64 // by index into p, in the order of ids
 	sum     float64
 }
 
@@ -160,7 +160,8 @@ func (r *residual) subtract(v *Verifier, q *sampler.Dist, product float64) float
 	r.weights, r.sum = r.weights[:0], 0
 	v.spread(q)
 	for i := range r.p.Len() {
-		w := max(0, product*r.p.Prob(i)-v.prob(r.p.Token(i)))
+		x, p := r.p.ByID(i)
+		w := max(0, product*p-v.prob(x))
 		r.weights = append(r.weights, w)
 		r.sum += w
 	}
@@ -174,21 +175,24 @@ func (r *residual) draw(v *Verifier, k key) int32 {
 	if r.sum == 0 {
 		r.weights = r.weights[:0]
 		for i := range r.p.Len() {
-			r.weights = append(r.weights, r.p.Prob(i))
-			r.sum += r.p.Prob(i)
+			_, p := r.p.ByID(i)
+			r.weights = append(r.weights, p)
+			r.sum += p
 		}
 	}
-	return r.p.Token(v.random().choose(k, r.weights, r.sum))
+	x, _ := r.p.ByID(v.random().choose(k, r.weights, r.sum))
+	return x
 }
 
 // spread lays the probabilities of q out by token.
 func (v *Verifier) spread(q *sampler.Dist) {
 	for i := range q.Len() {
-		id := int(q.Token(i))
+		x, p := q.ByID(i)
+		id := int(x)
 		if id >= len(v.byID) {
 			v.byID = append(v.byID, make([]float64, id+1-len(v.byID))...)
 		}
-		v.byID[id] = q.Prob(i)
+		v.byID[id] = p
 	}
 }
 
@@ -201,6 +205,7 @@ func (v *Verifier) prob(token int32) float64 {
 
 func (v *Verifier) unspread(q *sampler.Dist) {
 	for i := range q.Len() {
-		v.byID[q.Token(i)] = 0
+		x, _ := q.ByID(i)
+		v.byID[x] = 0
 	}
 }
