@@ -535,4 +535,6 @@ func TestEmptyDist(t *testing.T) {
 	assert.Zero(t, d.Len())
 	assert.Zero(t, d.ProbOf(0))
 	assert.PanicsWithValue(t, "sampler: draw from an empty Dist", func() { d.Draw(Draw{}) })
+	assert.PanicsWithValue(t, "sampler: draw from an empty Dist", func() { d.DrawByID(.5) })
+	assert.Equal(t, -1, d.Index(0))
 }
