@@ -219,7 +219,11 @@ func (c *choice) take(id int32) {
 // add adds a token to the text.
 func (c *choice) add(id int32) {
 	e, r, i := c.engine, c.run, c.done()
-	token := Token{ID: id, Index: len(r.tokens) - len(r.Prompt), Drafted: i < len(r.draft.Tokens) && r.draft.Tokens[i] == id}
+	token := Token{ID: id, Index: len(r.tokens) - len(r.Prompt)}
+	if i < len(r.draft.Tokens) {
+		token.Drafted = r.draft.Tokens[i] == id
+		token.Corrected = !token.Drafted
+	}
 	if r.LogProbs || r.TopLogProbs > 0 {
 		logits := e.target.Logits(r.target().output(i))
 		token.LogProb = sampler.LogProb(logits, id)

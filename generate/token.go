@@ -23,8 +23,9 @@ type Token struct {
 	// belong to the vocabulary and must not be changed.
 	Bytes []byte
 
-	// Drafted is whether the token was proposed by Options.Drafts.
-	Drafted bool
+	// Drafted is whether the token was proposed by Options.Drafts, Corrected
+	// whether it stands in place of one that was.
+	Drafted, Corrected bool
 
 	// LogProb is the natural logarithm of the probability that the model
 	// gave to the token, of the whole vocabulary, before temperature and

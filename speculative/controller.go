@@ -66,6 +66,9 @@ import (
 type ControllerOptions struct {
 	// Max is the length of a draft at most: 16 by default, up to 64.
 	Max int
+	// Min is the least number of tokens that a draft is planned with; 0 or 1 is
+	// any. A drafter that comes to the end of its own gives fewer.
+	Min int
 	// Fixed drafts Max tokens in each round, as far as there is room, from the
 	// first drafter that has any to propose.
 	Fixed bool
@@ -183,6 +186,9 @@ func NewController(drafters int, o ControllerOptions) (*Controller, error) {
 	if o.Max == 0 {
 		o.Max = defaultMax
 	}
+	if o.Min < 0 || o.Min > o.Max {
+		return nil, fmt.Errorf("speculative: Min is %d: it must be in [0, %d], the largest being Max", o.Min, o.Max)
+	}
 	choices := make([]choice, drafters)
 	for i := range choices {
 		choices[i].stand = make([]float64, o.Max+1)
@@ -226,7 +232,7 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 	t.batch, t.trial, t.expected = b, false, 0
 	longest := min(c.options.Max, b.Room)
 	switch {
-	case longest < 1:
+	case longest < max(1, c.options.Min):
 		return Plan{}
 	case c.options.Fixed:
 		return c.first(longest, offers)
@@ -234,7 +240,8 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 		return Plan{}
 	}
 
-	longest = min(longest, max(1, 2*c.target.most()-b.Rows-1))
+	shortest := max(1, c.options.Min)
+	longest = min(longest, max(shortest, 2*c.target.most()-b.Rows-1))
 	step := c.evaluation(b.Rows + 1)
 	afford := allowance*step/float64(b.Texts) + regret*t.plain - t.debt
 	rate := float64(b.Texts) / step
@@ -242,7 +249,7 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 		x := &c.choices[d]
 		c.appraise(x, t, d, offers)
 		if !x.offered {
-			for g := 1; g <= longest; g++ {
+			for g := shortest; g <= longest; g++ {
 				if x.price[g] <= afford {
 					rate = max(rate, c.throughput(x, d, g, b.Texts))
 				}
@@ -258,7 +265,7 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 		if t.debt < 0 && !x.offered {
 			threshold = mayPay
 		}
-		for g := 1; g <= min(longest, x.longest); g++ {
+		for g := shortest; g <= min(longest, x.longest); g++ {
 			if x.price[g] > afford {
 				continue
 			}
@@ -288,7 +295,7 @@ func (c *Controller) first(longest int, offers []Offer) Plan {
 		if o := find(offers, d); o != nil {
 			n = min(n, len(o.Confidence))
 		}
-		if n > 0 {
+		if n >= max(1, c.options.Min) {
 			return Plan{d, n}
 		}
 	}

@@ -509,9 +509,9 @@ func TestCheckVocab(t *testing.T) {
 		{pieces{"a", "b"}, pieces{"a", "b"}, ""},
 		{pieces{"a", "b"}, padded, ""},
 		{padded, pieces{"a", "b"}, ""},
-		{pieces{"a", "b"}, append(padded, ""), "speculative: the draft model has another vocabulary: it has 131 tokens, the target 2; they may differ by 128"},
-		{pieces{"<s>", "b", "c"}, pieces{"<s>", "B\n", "d"}, `speculative: the draft model has another vocabulary: token 1 is "B\n", in the target "b"`},
-		{pieces{"<s>"}, pieces{"\xff"}, `speculative: the draft model has another vocabulary: token 0 is "\xff", in the target "<s>"`},
+		{pieces{"a", "b"}, append(padded, ""), "speculative: another vocabulary: it has 131 tokens, the target 2; they may differ by 128"},
+		{pieces{"<s>", "b", "c"}, pieces{"<s>", "B\n", "d"}, `speculative: another vocabulary: token 1 is "B\n", in the target "b"`},
+		{pieces{"<s>"}, pieces{"\xff"}, `speculative: another vocabulary: token 0 is "\xff", in the target "<s>"`},
 	} {
 		err := CheckVocab(test.target, test.draft)
 		if test.want == "" {

@@ -24,11 +24,11 @@ func CheckVocab(target, draft Vocab) error {
 	n, m := target.Size(), draft.Size()
 	for id := range int32(min(n, m)) {
 		if t, d := target.SpecialPiece(id), draft.SpecialPiece(id); !bytes.Equal(t, d) {
-			return fmt.Errorf("speculative: the draft model has another vocabulary: token %d is %q, in the target %q", id, d, t)
+			return fmt.Errorf("speculative: another vocabulary: token %d is %q, in the target %q", id, d, t)
 		}
 	}
 	if max(n, m)-min(n, m) > maxPadding {
-		return fmt.Errorf("speculative: the draft model has another vocabulary: it has %d tokens, the target %d; they may differ by %d", m, n, maxPadding)
+		return fmt.Errorf("speculative: another vocabulary: it has %d tokens, the target %d; they may differ by %d", m, n, maxPadding)
 	}
 	return nil
 }

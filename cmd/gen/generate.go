@@ -65,11 +65,12 @@ func (a *app) generate(o *options) error {
 	}
 
 	start := time.Now()
-	model, err := a.open(o.model, o.load)
+	m, err := a.openModels(o)
 	if err != nil {
 		return err
 	}
-	defer model.Close()
+	defer m.close()
+	model := m.target
 	if err := o.useModelSampling(model); err != nil {
 		return err
 	}
@@ -81,11 +82,10 @@ func (a *app) generate(o *options) error {
 	if err := o.grammar.bind(model.Vocab(), &config); err != nil {
 		return err
 	}
-	session, closeSession, err := newSession(a.ctx, model, o)
-	if err != nil {
+	if err := m.start(a.ctx, o); err != nil {
 		return err
 	}
-	defer closeSession()
+	session := m.session
 	a.log.settle(nil)
 	loadTime := time.Since(start)
 
@@ -104,7 +104,10 @@ func (a *app) generate(o *options) error {
 	config.PromptLen = len(tokens)
 	o.noteContext(session.Limits().Context)
 	o.noteIdleSampling(len(config.EndTokens))
+	o.noteIdleSpeculation(m.noDrafts)
+	o.noteIdleContrast()
 	o.noteIdleFlags(model.Facts().SlidingWindow)
+	o.noteIdleShow(isTerminal(a.stdout), m.noDrafts)
 	a.flush(&o.parser)
 	if o.explain {
 		if err := o.writeExplanation(a.stderr, config); err != nil {
@@ -131,12 +134,15 @@ func (a *app) generate(o *options) error {
 		PostSampling: o.logProbs > 0,
 		Stats:        &stats,
 	}
+	if err := o.combine(&request, model.Vocab(), session.Limits().Context); err != nil {
+		return err
+	}
 	trace, err := openTrace(o, model.Vocab(), &request)
 	if err != nil {
 		return err
 	}
 	out := a.newOutput(o, model.Vocab())
-	ids, err := a.stream(o, session, cache.held, request, text, out)
+	ids, err := a.stream(o, m, cache.held, request, text, out)
 	err = errors.Join(err, trace.close())
 	if stats.Finish != "" {
 		sum := newSummary(stats, loadTime)
@@ -146,22 +152,19 @@ func (a *app) generate(o *options) error {
 		}
 		err = a.finish(o, out, sum, err)
 	}
-	return errors.Join(err, cache.save(append(tokens, ids...), len(tokens)))
+	return errors.Join(err, o.speculation.saveLookupCache(m.lookup), cache.save(append(tokens, ids...), len(tokens)))
 }
 
 // stream writes the text of a request as it is generated, and returns its
-// tokens. The session holds the tokens held already.
-func (a *app) stream(o *options, session *llama.Session, held []int32, request generate.Request, text string, out output) ([]int32, error) {
+// tokens. Its sequence holds the tokens held already.
+func (a *app) stream(o *options, m *models, held []int32, request generate.Request, text string, out output) ([]int32, error) {
 	log := slog.New(a.log)
-	v := session.Model().Vocab()
+	v := m.target.Vocab()
 	words := generate.Vocab(v)
 	if o.special {
 		words = vocabWithControl{v}
 	}
-	chunk := min(o.session.Microbatch, session.Limits().Batch) // what the model evaluates at once
-	engine, err := generate.New(session, words, generate.Options{
-		Exact: o.session.Exact, PrefillChunk: chunk, Held: [][]int32{held}, Logger: log,
-	})
+	engine, err := m.engine(o, words, held, log)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +232,7 @@ func (a *app) newOutput(o *options, v *llama.Vocab) output {
 		return newJSONOutput(a.stdout, v, o.logProbs > 0)
 	}
 	colour := o.color == colorOn || o.color == colorAuto && isTerminal(a.stdout)
-	return &textOutput{w: a.stdout, colour: colour}
+	return &textOutput{w: a.stdout, colour: colour, show: colour && o.show}
 }
 
 // vocabWithControl writes control tokens out.

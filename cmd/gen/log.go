@@ -143,7 +143,7 @@ func (h *logHandler) WithGroup(string) slog.Handler      { return h }
 // packages.
 func describe(err error) string {
 	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
-	for _, pkg := range []string{"llama: ", "generate: ", "sampler: ", "gguf: "} {
+	for _, pkg := range []string{"llama: ", "generate: ", "sampler: ", "speculative: ", "gguf: "} {
 		text = strings.TrimPrefix(strings.ReplaceAll(text, ": "+pkg, ": "), pkg)
 	}
 	return text

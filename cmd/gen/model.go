@@ -15,8 +15,9 @@ import (
 	"github.com/sortes-llm/sortes/llama"
 )
 
-// open loads a model, with a progress bar where standard error is a terminal.
-func (a *app) open(path string, o llama.ModelOptions) (*llama.Model, error) {
+// open loads the model that a flag names, with a progress bar where standard
+// error is a terminal.
+func (a *app) open(flag, path string, o llama.ModelOptions) (*llama.Model, error) {
 	slog.New(a.log).Debug("loading", "model", path)
 	if isTerminal(a.stderr) {
 		const steps = 1000
@@ -38,7 +39,7 @@ func (a *app) open(path string, o llama.ModelOptions) (*llama.Model, error) {
 	case err == nil || a.ctx.Err() != nil:
 		return m, err
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w: check the path after -m", err)
+		return nil, fmt.Errorf("%w: check the path after %s", err, flag)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, err
 	}
@@ -46,34 +47,4 @@ func (a *app) open(path string, o llama.ModelOptions) (*llama.Model, error) {
 		return nil, fmt.Errorf("%w: name the file in it", err)
 	}
 	return nil, fmt.Errorf("%w (gen inspect shows what can be read of a file)", err)
-}
-
-// newSession makes the session of one text with its adapters, and returns what
-// closes both.
-func newSession(ctx context.Context, m *llama.Model, o *options) (s *llama.Session, closeAll func(), err error) {
-	var adapters []llama.AdapterScale
-	closeAll = func() {
-		if s != nil {
-			s.Close()
-		}
-		for _, a := range adapters {
-			a.Adapter.Close()
-		}
-	}
-	for _, l := range o.loras {
-		adapter, err := m.LoadAdapter(l.file)
-		if err != nil {
-			closeAll()
-			return nil, nil, err
-		}
-		adapters = append(adapters, llama.AdapterScale{Adapter: adapter, Scale: l.scale})
-	}
-	if s, err = m.NewSessionContext(ctx, o.session); err == nil && len(adapters) > 0 {
-		err = s.SetAdapters(adapters...)
-	}
-	if err != nil {
-		closeAll()
-		return nil, nil, err
-	}
-	return s, closeAll, nil
 }

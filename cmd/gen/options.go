@@ -45,8 +45,12 @@ type options struct {
 	sampling sampler.Config
 	breakers []string // texts; escapes in them are not replaced yet
 
+	speculation speculationOptions
+	contrast    contrastOptions
+
 	special       bool
 	displayPrompt bool
+	show          bool
 	verbosePrompt bool
 	color         colorMode
 	json          bool
@@ -79,10 +83,12 @@ const (
 
 // Headings of -h, in its order.
 const (
-	groupModel      = "model"
-	groupGeneration = "generation"
-	groupSampling   = "sampling"
-	groupOutput     = "output"
+	groupModel       = "model"
+	groupGeneration  = "generation"
+	groupSampling    = "sampling"
+	groupSpeculation = "speculation"
+	groupContrast    = "contrastive decoding and guidance"
+	groupOutput      = "output"
 )
 
 // newOptions returns llama.cpp's defaults with the table of flags that changes
@@ -98,6 +104,8 @@ func newOptions() *options {
 		samplers:     defaultSamplers(),
 		sampling:     defaultSampling(),
 		breakers:     slices.Clone(defaultBreakers),
+		speculation:  defaultSpeculation(),
+		contrast:     defaultContrast(),
 		perf:         true,
 		verbosity:    logWarnings,
 	}
@@ -220,7 +228,7 @@ func (o *options) table() []*setting {
 			usage: "keep the generated text in it too"},
 		{names: "--prompt-cache-ro", group: groupGeneration, value: switchValue(&o.cacheRead, true),
 			usage: "use the file and leave it as it is"},
-	}, o.samplingSettings(), []*setting{
+	}, o.samplingSettings(), o.speculationSettings(), o.contrastSettings(), []*setting{
 		// Output.
 		{names: "-sp, --special", group: groupOutput, value: switchValue(&o.special, true),
 			usage: "write control tokens too"},
@@ -229,7 +237,9 @@ func (o *options) table() []*setting {
 		{names: "--verbose-prompt", group: groupOutput, value: switchValue(&o.verbosePrompt, true),
 			usage: "list the tokens of the prompt on standard error"},
 		{names: "-co, --color", arg: "on|off|auto", group: groupOutput, value: onOffAuto(&o.color, colorOn, colorOff, colorAuto),
-			usage: "colour the prompt that --display-prompt writes; auto = on a terminal"},
+			usage: "colour the prompt that --display-prompt writes, and what --show shows; auto = on a terminal"},
+		{names: "--show", group: groupOutput, value: switchValue(&o.show, true),
+			usage: "colour the text by how it came: drafted tokens that stood are green, what stands in place of one that fell is red"},
 		{names: "--json", group: groupOutput, value: switchValue(&o.json, true),
 			usage: "a JSON object for each token, and a last one with statistics"},
 		{names: "--logprobs", arg: "N", group: groupOutput, value: intValue(&o.logProbs, 0, anyInt, "0 (off) or more"),

@@ -81,27 +81,48 @@ func (s summary) line() string {
 // it is seen at once.
 type textOutput struct {
 	w       io.Writer
-	colour  bool // of the prompt
+	colour  bool // the prompt
+	show    bool // colour the text by how it came
 	midLine bool // the last line is not ended
 }
 
-func (o *textOutput) write(text string) error {
+// Colours of a terminal.
+const (
+	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	plain  = "\x1b[0m"
+)
+
+// write writes a text in a colour, which may be empty.
+func (o *textOutput) write(text, colour string) error {
 	if text == "" {
 		return nil
 	}
 	o.midLine = !strings.HasSuffix(text, "\n")
+	if colour != "" {
+		text = colour + text + plain
+	}
 	_, err := io.WriteString(o.w, text)
 	return err
 }
 
 func (o *textOutput) prompt(text string) error {
 	if o.colour {
-		text = "\x1b[33m" + text + "\x1b[0m"
+		return o.write(text, yellow)
 	}
-	return o.write(text)
+	return o.write(text, "")
 }
 
-func (o *textOutput) token(t generate.Token) error { return o.write(t.Text) }
+func (o *textOutput) token(t generate.Token) error {
+	switch {
+	case o.show && t.Drafted:
+		return o.write(t.Text, green)
+	case o.show && t.Corrected:
+		return o.write(t.Text, red)
+	}
+	return o.write(t.Text, "")
+}
 
 func (o *textOutput) end(summary) error { return nil }
 

@@ -111,14 +111,22 @@ func (a *app) readAll(r io.Reader) ([]byte, error) {
 
 // checkUTF8 names the first byte that is not UTF-8.
 func checkUTF8(what, text string) error {
+	if at := invalidUTF8(text); at >= 0 {
+		return badUsage("%s is not UTF-8: byte %d is 0x%02x; --binary-file takes any bytes", what, at, text[at])
+	}
+	return nil
+}
+
+// invalidUTF8 returns where the first byte stands that is not UTF-8, or -1.
+func invalidUTF8(text string) int {
 	for at := 0; at < len(text); {
 		r, size := utf8.DecodeRuneInString(text[at:])
 		if r == utf8.RuneError && size == 1 {
-			return badUsage("%s is not UTF-8: byte %d is 0x%02x; --binary-file takes any bytes", what, at, text[at])
+			return at
 		}
 		at += size
 	}
-	return nil
+	return -1
 }
 
 // unescape replaces \n, \r, \t, \', \", \\ and \xHH, as llama.cpp's
@@ -158,9 +166,18 @@ func hexValue(b byte) byte {
 	return b&7 + 9
 }
 
-// promptTokens tokenises a prompt. An empty one is the token that begins a
-// text, where the model has it put there.
+// promptTokens tokenises a prompt.
 func promptTokens(v *llama.Vocab, text string) ([]int32, error) {
+	tokens, err := textTokens(v, text)
+	if err == nil && len(tokens) == 0 {
+		err = badUsage("the prompt is empty, and this model does not begin a text by itself: give one with -p, -f or through a pipe")
+	}
+	return tokens, err
+}
+
+// textTokens tokenises what a text begins with. An empty one is the token that
+// begins a text, where the model has it put there, else nothing.
+func textTokens(v *llama.Vocab, text string) ([]int32, error) {
 	tokens, err := v.Tokenize(text, llama.TokenizeOptions{AddSpecial: true, ParseSpecial: true})
 	if err != nil {
 		return nil, err
@@ -171,9 +188,6 @@ func promptTokens(v *llama.Vocab, text string) ([]int32, error) {
 	}
 	if len(tokens) == 0 && special.AddBOS && special.BOS >= 0 {
 		tokens = []int32{special.BOS}
-	}
-	if len(tokens) == 0 {
-		return nil, badUsage("the prompt is empty, and this model does not begin a text by itself: give one with -p, -f or through a pipe")
 	}
 	return tokens, nil
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/sortes-llm/sortes/eval"
@@ -81,15 +81,7 @@ func (c *promptCache) save(tokens []int32, prompt int) error {
 	if slices.Equal(tokens[:n], c.held) {
 		return nil
 	}
-	f, err := os.CreateTemp(filepath.Dir(c.file), filepath.Base(c.file)+".*")
-	if err != nil {
-		return fmt.Errorf("prompt cache: %w", err)
-	}
-	defer os.Remove(f.Name()) // does nothing once it is renamed
-	err = c.session.SaveState(f, 0, tokens[:n])
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), c.file)
-	}
+	err := replaceFile(c.file, func(w io.Writer) error { return c.session.SaveState(w, 0, tokens[:n]) })
 	if err != nil {
 		return fmt.Errorf("prompt cache %s: %w", c.file, err)
 	}

@@ -52,6 +52,9 @@ func (o *options) resolve() error {
 	if err := o.resolveGrammar(); err != nil {
 		return err
 	}
+	if err := o.resolveSpeculation(); err != nil {
+		return err
+	}
 	return o.resolveDevices()
 }
 
@@ -62,21 +65,34 @@ func (o *options) resolveDevices() error {
 	for _, d := range devices {
 		names = append(names, d.Name)
 	}
-	if slices.Equal(o.devices, []string{"none"}) {
-		o.load.CPUOnly, o.load.GPULayers = true, 0
-	} else {
-		for _, name := range o.devices {
+	draft := &o.speculation
+	if !o.given("--spec-draft-device") {
+		draft.devices = o.devices
+	}
+	for _, m := range []struct {
+		flag  string
+		names []string
+		load  *llama.ModelOptions
+	}{{"--device", o.devices, &o.load}, {"--spec-draft-device", draft.devices, &draft.load}} {
+		if slices.Equal(m.names, []string{"none"}) {
+			m.load.CPUOnly, m.load.GPULayers = true, 0
+			continue
+		}
+		for _, name := range m.names {
 			if !slices.Contains(names, name) {
-				return badUsage("--device %s: want none, or devices of %s", name, strings.Join(names, ", "))
+				return badUsage("%s %s: want none, or devices of %s", m.flag, name, strings.Join(names, ", "))
 			}
 		}
-		o.load.Devices = o.devices
+		m.load.Devices = m.names
 	}
 
 	isGPU := func(d llama.Device) bool { return d.Type == llama.DeviceGPU || d.Type == llama.DeviceIntegrated }
 	if !slices.ContainsFunc(devices, isGPU) {
 		if !o.load.CPUOnly {
 			o.noteIdle("--gpu-layers", "without a GPU")
+		}
+		if len(draft.types) > 0 && !draft.load.CPUOnly {
+			o.noteIdle("--spec-draft-ngl", "without a GPU")
 		}
 		for _, flag := range []string{"--split-mode", "--tensor-split", "--main-gpu", "--kv-offload"} {
 			o.noteIdle(flag, "without a GPU")
@@ -148,8 +164,8 @@ func (o *options) noteIdleFlags(window int) {
 	} else if o.predict != 0 {
 		o.noteIdle("--logprobs", "without --json")
 	}
-	if !o.displayPrompt {
-		o.noteIdle("--color", "without --display-prompt")
+	if !o.displayPrompt && !o.show {
+		o.noteIdle("--color", "without --display-prompt or --show")
 	}
 	if o.predict == 0 {
 		o.noteIdle("--reverse-prompt", "with -n 0")

@@ -177,6 +177,10 @@ func TestDefaultsAreThoseOfLlamaCpp(t *testing.T) {
 		// What llama.cpp does not have is off.
 		"--top-k-frac": "0", "--top-a": "0", "--top-a-power": "2", "--epsilon-cutoff": "0", "--eta-cutoff": "0", "--tfs": "1",
 		"--no-repeat-ngram": "0", "--min-tokens": "0", "--suppress": "", "--penalty-exempt": "", "--xtc-exempt": "", "--penalty-prompt": "on", "--draw": "gumbel",
+		"--spec-type": "none", "--spec-rule": "coupled", "--spec-adaptive": "on", "--spec-draft-n-max": "16", "--spec-draft-n-min": "0", "--spec-draft-p-min": "0",
+		"--spec-draft-ngl": "all", "--spec-draft-threads": "-1", "--spec-draft-threads-batch": "-1", "--spec-draft-type-k": "f16", "--spec-draft-type-v": "f16",
+		"--spec-ngram-context-min": "1", "--spec-ngram-context-max": "8", "--spec-ngram-filler": "0",
+		"--cd-model": "", "--cd-alpha": "0.1", "--cd-beta": "0.5", "--cd-form": "logit", "--cd-temp": "1", "--guidance-scale": "1", "--negative-prompt": "",
 		"--samplers": "penalties;dry;top_n_sigma;top_k;typ_p;epsilon;eta;tfs;top_a;top_p;min_p;xtc;temperature;adaptive_p",
 	} {
 		assert.Equal(t, want, o.find(name).get(), name)
@@ -247,7 +251,8 @@ func TestEnvironmentNames(t *testing.T) {
 	var want []string
 	for name := range strings.FieldsSeq(`MODEL CTX_SIZE BATCH UBATCH THREADS N_GPU_LAYERS DEVICE SPLIT_MODE TENSOR_SPLIT MAIN_GPU RPC LOAD_MODE
 		FLASH_ATTN CACHE_TYPE_K CACHE_TYPE_V KV_OFFLOAD SWA_FULL REPACK ROPE_FREQ_BASE ROPE_FREQ_SCALE N_PREDICT CONTEXT_SHIFT
-		TEMPERATURE TOP_K TOP_P MIN_P REPEAT_PENALTY PRESENCE_PENALTY FREQUENCY_PENALTY PERF LOG_VERBOSITY LOG_FILE`) {
+		TEMPERATURE TOP_K TOP_P MIN_P REPEAT_PENALTY PRESENCE_PENALTY FREQUENCY_PENALTY PERF LOG_VERBOSITY LOG_FILE
+		SPEC_DRAFT_MODEL SPEC_TYPE SPEC_DRAFT_N_MAX SPEC_DRAFT_N_MIN SPEC_DRAFT_P_MIN N_GPU_LAYERS_DRAFT SPEC_DRAFT_CACHE_TYPE_K SPEC_DRAFT_CACHE_TYPE_V`) {
 		want = append(want, "LLAMA_ARG_"+name)
 	}
 	assert.ElementsMatch(t, want, got)
@@ -400,7 +405,7 @@ func TestIdleFlags(t *testing.T) {
 		{"--keep 4 --logprobs 3 --color on", []string{
 			"--keep 4 has no effect without --context-shift",
 			"--logprobs 3 has no effect without --json",
-			"--color on has no effect without --display-prompt",
+			"--color on has no effect without --display-prompt or --show",
 		}},
 		{"--json --logprobs 3 --display-prompt", []string{"--display-prompt has no effect with --json"}},
 		{"-n 0 --top-k 5 -s 3 --mirostat 2 --trace f --logprobs 3 --json", []string{
@@ -435,7 +440,7 @@ func TestHelp(t *testing.T) {
 	assert.Equal(t, r, runHere(t, "", "--help"))
 
 	last := 0
-	for _, heading := range []string{"\nModel:\n", "\nGeneration:\n", "\nSampling:\n", "\nOutput:\n"} {
+	for _, heading := range []string{"\nModel:\n", "\nGeneration:\n", "\nSampling:\n", "\nSpeculation:\n", "\nContrastive decoding and guidance:\n", "\nOutput:\n"} {
 		at := strings.Index(r.stdout, heading)
 		assert.Greater(t, at, last, "%q in this order", heading)
 		last = at

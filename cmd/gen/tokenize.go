@@ -54,7 +54,7 @@ func (a *app) tokenizeCommand() *cli.Command {
 		if err != nil {
 			return err
 		}
-		m, err := a.open(model, llama.ModelOptions{VocabOnly: true})
+		m, err := a.open("-m", model, llama.ModelOptions{VocabOnly: true})
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func newJSONPiece(v *llama.Vocab, id int32) jsonPiece {
 
 // decode writes the text of tokens, which may be any bytes.
 func (a *app) decode(model string, ids []int32) error {
-	m, err := a.open(model, llama.ModelOptions{VocabOnly: true})
+	m, err := a.open("-m", model, llama.ModelOptions{VocabOnly: true})
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,8 @@ func (o *options) input(name string) (string, bool) {
 	if err != nil || !named.Mode().IsRegular() {
 		return "", false
 	}
-	files := []string{o.model, o.promptFile, o.binaryFile, o.cacheFile}
+	files := append([]string{o.model, o.speculation.model, o.speculation.static, o.speculation.dynamic,
+		o.promptFile, o.binaryFile, o.cacheFile}, o.contrast.amateurs...)
 	for _, l := range o.loras {
 		files = append(files, l.file)
 	}
