@@ -29,7 +29,7 @@ func (e *Engine) plan() {
 		}
 	}
 	for _, r := range e.runs {
-		if r.draft, r.drafting = (speculative.Draft{}), false; r.round && e.options.Drafts != nil {
+		if r.draft, r.drafting = (speculative.Draft{}), false; r.round && !r.reads() && e.options.Drafts != nil {
 			e.draft(r, rounds)
 		}
 	}
@@ -55,6 +55,12 @@ func (r *run) plan() bool {
 		}
 	}
 	return round
+}
+
+// reads reports whether a round has more of a text before it than the last
+// token: such a round has no drafts, and says nothing of what others take.
+func (r *run) reads() bool {
+	return slices.ContainsFunc(r.sequences, func(s *sequence) bool { return s.tokens > 1 })
 }
 
 // next returns how many tokens of its text a sequence gets to read: those up to
@@ -90,11 +96,10 @@ func (e *Engine) draft(r *run, rounds int) {
 		}
 		room = min(room, (m.limits.Batch-rows)/each, (m.limits.Outputs-outputs)/each, m.limits.Context-len(s.text))
 	}
-	if r.NoDrafts || e.noDrafts || e.noRollback || r.target().tokens > 1 {
+	if r.NoDrafts || e.noDrafts || e.noRollback {
 		room = 0
 	}
-	rows, _ := e.target.size()
-	batch := speculative.Batch{Texts: rounds, Rows: rows - r.target().rows(), Room: max(0, room)}
+	batch := speculative.Batch{Texts: rounds, Rows: e.judged() - r.target().rows(), Room: max(0, room)}
 	text := speculative.Text{
 		Slot: r.target().id, History: r.tokens, PromptLen: len(r.Prompt), Sampler: r.sampler, Seed: r.Seed,
 	}
@@ -120,17 +125,33 @@ func (e *Engine) draft(r *run, rounds int) {
 }
 
 // observeEval tells the controller of the drafts what an evaluation took, if
-// rounds were all that there was in it.
+// rounds were all that there was in it. Requests with amateurs and requests
+// without, in one engine, blur what it knows.
 func (e *Engine) observeEval() {
-	if e.options.Drafts == nil || len(e.models) > 1 {
+	if e.options.Drafts == nil {
 		return
 	}
-	for _, s := range e.target.batch {
-		if !s.run.round || s.tokens > 1 {
-			return
+	for _, m := range e.models {
+		for _, s := range m.batch {
+			if !s.run.round || s.run.reads() {
+				return
+			}
 		}
 	}
-	e.options.Drafts.Controller().Evaluated(len(e.target.rows), e.took)
+	e.options.Drafts.Controller().Evaluated(e.judged(), e.took)
+}
+
+// judged returns the rows of the target's batch as the controller counts them:
+// a draft once, also where a second sequence of its text has it too.
+func (e *Engine) judged() int {
+	n := 0
+	for _, s := range e.target.batch {
+		n += s.tokens
+		if s == s.run.target() {
+			n += len(s.drafts)
+		}
+	}
+	return n
 }
 
 // size returns the rows of a batch, and how many of them are outputs.

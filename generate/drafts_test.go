@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -137,9 +138,9 @@ func TestDraftStatistics(t *testing.T) {
 	s := o.stats.Drafts
 	// The first token comes with the prompt. Lengths before each round: 11 (4
 	// right, then wrong: 5 tokens), 16, 21, 26: again 5 each.
-	assert.Equal(t, 5, s.Rounds, "the prompt's, and four of five tokens")
+	assert.Equal(t, 4, s.Rounds, "of five tokens; the prompt's is none")
 	assert.Equal(t, 4, s.Drafts)
-	assert.Equal(t, 21, s.Tokens)
+	assert.Equal(t, 20, s.Tokens)
 	assert.Equal(t, 16, s.Drafter[0].Accepted)
 	drafted := []bool{false}
 	for range 4 {
@@ -147,6 +148,47 @@ func TestDraftStatistics(t *testing.T) {
 	}
 	for i, token := range o.tokens {
 		assert.Equal(t, drafted[i], token.Drafted, "token %d", i)
+		assert.Equal(t, i == 5 || i == 10 || i == 15, token.Corrected, "token %d stands where a mistake was; the last draft was right to the end", i)
+	}
+}
+
+// All of an evaluation counts as verification of the text that has it alone,
+// also where two sequences and an amateur judge its drafts; the controller hears
+// of one draft.
+func TestVerificationIsTheWholeEvaluation(t *testing.T) {
+	for _, guided := range []bool{false, true} {
+		r := greedyFor(prompt(10, 3), 21)
+		r.Contrast = &sampler.Contrast{Form: sampler.ContrastLogits, Alpha: 0.1, Beta: 0.2}
+		if guided {
+			r.Guidance = &Guidance{Scale: 1.5, NegativePrompt: prompt(7, 5)}
+		}
+		var took time.Duration
+		drafted := 0
+		o := Options{
+			Amateurs: []eval.Evaluator{tablemodel.New(tablemodel.Config{Sequences: 2, Logits: tablemodel.Hashed(1)})},
+			Drafts:   drafts(&oracle{mistakes: 5}),
+			tested: func(e *Engine) {
+				r := e.runs[0]
+				if !r.round || r.reads() {
+					return
+				}
+				took += e.took
+				n, own := len(r.draft.Tokens), 1
+				drafted += n
+				if guided {
+					own = 2
+				}
+				assert.Equal(t, own+n, e.judged())
+				assert.Len(t, e.target.rows, own*(1+n))
+			},
+		}
+		e, err := New(tablemodel.New(tablemodel.Config{Sequences: 2}), tablemodel.Words(), o)
+		require.NoError(t, err)
+		got := runRequest(t, t.Context(), e, r)
+		require.NoError(t, got.err)
+		e.Close()
+		assert.Positive(t, drafted)
+		assert.Equal(t, took, got.stats.Drafts.Verify)
 	}
 }
 

@@ -82,10 +82,15 @@ type ending struct {
 
 // observe reports a round to the controller of the drafts and counts it.
 func (e *Engine) observe(r *run, stood int, sampling, rest time.Duration) {
-	rows, _ := e.target.size()
+	own := 0
+	for _, s := range r.sequences {
+		if s.model == e.target {
+			own += s.rows()
+		}
+	}
 	report := &r.report
 	report.Accepted = stood
-	report.Verify = e.took * time.Duration(r.target().rows()) / time.Duration(rows)
+	report.Verify = e.took * time.Duration(own) / time.Duration(len(e.target.rows))
 	report.Sampling, report.Rest = sampling, rest
 	done := e.options.Drafts.Controller().Observe(*report)
 

@@ -42,7 +42,8 @@ type Stats struct {
 	PromptTime   time.Duration
 	GenerateTime time.Duration
 
-	// Drafts says what Options.Drafts did, from round to round.
+	// Drafts says what Options.Drafts did, from round to round. The token that
+	// comes with the prompt is not counted.
 	Drafts speculative.Stats
 
 	Finish   FinishReason
