@@ -147,6 +147,9 @@ func (a *app) generate(o *options) error {
 	if stats.Finish != "" {
 		sum := newSummary(stats, loadTime)
 		sum.Complete = o.grammar.complete(ids)
+		if drafters := m.drafters(o); len(drafters) > 0 {
+			sum.Drafts = newDraftSummary(&stats.Drafts, drafters)
+		}
 		if err == nil && stats.Finish == generate.EndToken {
 			err = o.grammar.validate(model.Vocab().Detokenize(ids))
 		}
@@ -220,6 +223,9 @@ func (a *app) finish(o *options, out output, s summary, err error) error {
 	}
 	if o.perf && !o.json {
 		fmt.Fprintln(a.stderr, s.line())
+		if s.Drafts != nil {
+			fmt.Fprintln(a.stderr, s.Drafts.line())
+		}
 		if s.Finish == "interrupted" {
 			err = errors.Join(err, errReported)
 		}

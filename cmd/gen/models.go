@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/sortes-llm/sortes/eval"
 	"github.com/sortes-llm/sortes/generate"
@@ -125,7 +126,7 @@ func (m *models) start(ctx context.Context, o *options) error {
 	settings.Pool = pool
 	// A sliding window keeps the cells of one microbatch beyond the window. A
 	// draft that goes further back needs all.
-	windows := len(s.types) > 0 && m.noDrafts == "" && settings.Microbatch < 2*(s.most+1)
+	windows := len(m.drafters(o)) > 0 && settings.Microbatch < 2*(s.most+1)
 	settings.FullSWA = settings.FullSWA || windows
 	adapters, err := m.loadAdapters(o.loras)
 	if err != nil {
@@ -157,7 +158,7 @@ func (m *models) start(ctx context.Context, o *options) error {
 			return fmt.Errorf("-md %s: %w", s.model, err)
 		}
 	}
-	if s.drafts(drafterNGram) && m.noDrafts == "" {
+	if slices.Contains(m.drafters(o), drafterNGram) {
 		m.lookup, err = s.loadLookupCache(m.target.Vocab().Size())
 	}
 	return err
@@ -203,15 +204,23 @@ func (m *models) engine(o *options, words generate.Vocab, held []int32, log *slo
 	return generate.New(m.session, words, options)
 }
 
-// drafts makes the drafters, numbered as in o.speculation.types; nil for none.
+// drafters names those that draft, by their numbers in the statistics.
+func (m *models) drafters(o *options) []string {
+	if m.noDrafts != "" || o.predict == 0 {
+		return nil
+	}
+	return o.speculation.types
+}
+
+// drafts makes the drafters; nil for none.
 func (m *models) drafts(o *options) (*speculative.Cascade, error) {
-	s := &o.speculation
-	if len(s.types) == 0 || m.noDrafts != "" || o.predict == 0 {
+	names := m.drafters(o)
+	if len(names) == 0 {
 		return nil, nil
 	}
-	v := m.target.Vocab()
+	s, v := &o.speculation, m.target.Vocab()
 	var drafters []speculative.Drafter
-	for _, name := range s.types {
+	for _, name := range names {
 		var d speculative.Drafter
 		var err error
 		switch name {

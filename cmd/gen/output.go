@@ -37,6 +37,8 @@ type summary struct {
 	PromptRate      float64 `json:"prompt_tokens_per_second"`
 	GenerateSeconds float64 `json:"generate_seconds"`
 	GenerateRate    float64 `json:"generated_tokens_per_second"`
+
+	Drafts *draftSummary `json:"drafts,omitempty"`
 }
 
 func newSummary(s generate.Stats, load time.Duration) summary {
@@ -136,9 +138,12 @@ type jsonOutput struct {
 }
 
 type jsonToken struct {
-	Index   int       `json:"index"`
-	ID      int32     `json:"id"`
-	Text    string    `json:"text"`
+	Index     int    `json:"index"`
+	ID        int32  `json:"id"`
+	Text      string `json:"text"`
+	Drafted   bool   `json:"drafted,omitempty"`
+	Corrected bool   `json:"corrected,omitempty"`
+
 	LogProb *float64  `json:"logprob,omitempty"`
 	Top     []jsonTop `json:"top,omitempty"`
 
@@ -163,6 +168,7 @@ func (o *jsonOutput) prompt(string) error { return nil }
 func (o *jsonOutput) token(t generate.Token) error {
 	object := &o.object
 	object.Index, object.ID, object.Text = t.Index, t.ID, t.Text
+	object.Drafted, object.Corrected = t.Drafted, t.Corrected
 	if o.probs {
 		object.LogProb, object.PostSamplingLogProb = &t.LogProb, &t.PostSamplingLogProb
 	}
