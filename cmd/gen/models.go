@@ -164,7 +164,7 @@ func (m *models) start(ctx context.Context, o *options) error {
 	return err
 }
 
-func (m *models) newSession(x *llama.Model, o llama.SessionOptions) (*llama.Session, error) {
+func (m *models) newSession(ctx context.Context, x *llama.Model, o llama.SessionOptions) (*llama.Session, error) {
 	s, err := x.NewSessionContext(ctx, o)
 	if err == nil {
 		m.onClose(s.Close)
