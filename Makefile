@@ -8,7 +8,8 @@ TAGS =
 MODULE = github.com/sortes-llm/sortes
 SMOL   = models/SmolLM2-135M-Instruct
 GEMMA  = models/gemma-3-270m-Q4_K_M.gguf
-MODELS = $(SMOL)-Q4_1.gguf $(SMOL)-F16.gguf $(SMOL)-Q8_0.gguf $(SMOL)-Q4_0.gguf $(GEMMA)
+SMOLS  = $(SMOL)-Q4_1.gguf $(SMOL)-F16.gguf $(SMOL)-Q8_0.gguf $(SMOL)-Q4_0.gguf
+MODELS = $(SMOLS) $(GEMMA)
 
 # Packages that link llama.cpp, in themselves or through others, and those that do not.
 NATIVE = $(shell go list -e -tags '$(TAGS)' -f '{{.ImportPath}} {{.Deps}}' ./... | grep '$(MODULE)/llama\b' | cut -d ' ' -f 1)
@@ -25,7 +26,7 @@ help: ## this list
 demo: archive gen model ## build everything, fetch a small model, and see it write
 	bin/gen -m $(SMOL)-Q4_1.gguf -p "The three primary colours are" -n 100
 
-test: archive gen model ## set up, then run all tests
+test: archive gen $(SMOLS) ## set up, then run all tests
 	./build.sh $(BUILD) --tools=llama-completion
 	$(MAKE) lint
 	CGO_ENABLED=0 $(GO) test $(PURE)
@@ -45,9 +46,9 @@ lint: ## gofmt, go vet, and the rules of scripts/lint
 fuzz: archive ## every fuzz target for a minute
 	scripts/fuzz.sh 60
 
-stress: archive model ## what takes long: tests again and again, under the collector's and the race detector's eyes
+stress: archive $(SMOLS) ## what takes long: tests again and again, under the collector's and the race detector's eyes
 	$(GO) test -race -count 20 $(PURE)
-	SORTES_STRESS=1 $(TEST) -timeout 60m -run 'Random|Soak|Bounds' ./grammar ./cmd/gen
+	SORTES_STRESS=1 $(TEST) -timeout 60m -run 'Random|Soak|Bounds|DraftedText' ./grammar ./cmd/gen
 	GODEBUG=cgocheck=1 GOGC=1 GOEXPERIMENT=cgocheck2 $(TEST) -count 5 -timeout 60m ./llama/...
 	SORTES_MUTATIONS=1 $(TEST) -run '^TestMutations$$' -timeout 60m ./llama/
 

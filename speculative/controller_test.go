@@ -179,6 +179,28 @@ func TestFixed(t *testing.T) {
 	assert.Equal(t, Plan{}, c.Plan(0, Batch{Texts: 1, Room: 9}, []Offer{{Drafter: 0}, {Drafter: 1}}))
 }
 
+// With a least length a draft has as many tokens or none is made.
+func TestLeastLength(t *testing.T) {
+	c := newController(t, 2, ControllerOptions{Fixed: true, Max: 5, Min: 3})
+	assert.Equal(t, Plan{0, 5}, c.Plan(0, Batch{Texts: 1, Room: 9}, nil))
+	assert.Equal(t, Plan{0, 3}, c.Plan(0, Batch{Texts: 1, Room: 3}, nil))
+	assert.Equal(t, Plan{}, c.Plan(0, Batch{Texts: 1, Room: 2}, nil))
+	assert.Equal(t, Plan{1, 5}, c.Plan(0, Batch{Texts: 1, Room: 9}, []Offer{{0, []float64{.9, .9}}}))
+
+	// Halves pay best at 3 (see TestOffersAreCut), and at 4 more than nothing:
+	// 1.94 tokens in 14 ms. One token of .2 pays as well, but two of .2 and .1 do
+	// not: 1.22 tokens in 12 ms.
+	offer := func(least int, confidence ...float64) int {
+		c := timed(t, 1)
+		c.options.Min = least
+		return c.Plan(0, Batch{Texts: 1, Room: 16}, []Offer{{0, confidence}}).N
+	}
+	assert.Equal(t, 4, offer(4, .5, .5, .5, .5, .5, .5))
+	assert.Equal(t, 0, offer(4, .5, .5, .5))
+	assert.Equal(t, 1, offer(1, .2, .1))
+	assert.Equal(t, 0, offer(2, .2, .1))
+}
+
 // timed returns a controller that has measured a target of 10 ms for a row and 1
 // ms for each more, up to 17, and a drafter, if any, of 2 ms a token.
 func timed(t *testing.T, drafters int) *Controller {
@@ -376,6 +398,10 @@ func TestControllerOptions(t *testing.T) {
 	for _, max := range []int{-1, 65} {
 		_, err = NewController(1, ControllerOptions{Max: max})
 		assert.EqualError(t, err, fmt.Sprintf("speculative: Max is %d: it must be in [1, 64], or 0 for 16", max))
+	}
+	for _, least := range []int{-1, 5} {
+		_, err = NewController(1, ControllerOptions{Max: 4, Min: least})
+		assert.EqualError(t, err, fmt.Sprintf("speculative: Min is %d: it must be in [0, 4], the largest being Max", least))
 	}
 	assert.Equal(t, 16, newController(t, 1, ControllerOptions{}).Max())
 }

@@ -102,6 +102,35 @@ func TestBadValues(t *testing.T) {
 		{"--no-repeat-ngram", "-1", "gen: --no-repeat-ngram -1: want 0 (off) or more tokens"},
 		{"--min-tokens", "1.5", "gen: --min-tokens 1.5: want 0 (off) or more tokens"},
 		{"--suppress", "5,", "gen: --suppress 5,: want token ids of 0 or more, separated by commas"},
+		{"-md", "", `gen: -md "": want the name of a file`},
+		{"--spec-type", "medusa", "gen: --spec-type medusa: want none, or of ngram, draft, lookahead, separated by commas"},
+		{"--spec-type", "draft-eagle3", "gen: --spec-type draft-eagle3: want none, or of ngram, draft, lookahead, separated by commas"},
+		{"--spec-type", "none,ngram", "gen: --spec-type none,ngram: want none, or of ngram, draft, lookahead, separated by commas"},
+		{"--spec-type", "draft", "gen: --spec-type draft: it needs a draft model, with -md FILE"},
+		{"--spec-rule", "typical", "gen: --spec-rule typical: want coupled, block or token"},
+		{"--spec-adaptive", "maybe", "gen: --spec-adaptive maybe: want on or off"},
+		{"--spec-draft-n-max", "0", "gen: --spec-draft-n-max 0: want 1 to 64 tokens"},
+		{"--spec-draft-n-max", "65", "gen: --spec-draft-n-max 65: want 1 to 64 tokens"},
+		{"--draft-max", "65", "gen: --draft-max 65: want 1 to 64 tokens"},
+		{"--spec-draft-n-min", "17", "gen: --spec-draft-n-min 17: want at most --spec-draft-n-max, which is 16"},
+		{"--spec-draft-p-min", "nan", "gen: --spec-draft-p-min nan: want 0 (off) to 1"},
+		{"-ngld", "-2", "gen: -ngld -2: want 0 or more, auto or all"},
+		{"-td", "0", "gen: -td 0: want 1 to 512, or -1 for the default"},
+		{"-tbd", "x", "gen: -tbd x: want 1 to 512, or -1 for the default"},
+		{"-ctkd", "q3_0", "gen: -ctkd q3_0: want f16, bf16, f32, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl"},
+		{"--spec-ngram-context-min", "33", "gen: --spec-ngram-context-min 33: want 1 to 32 tokens"},
+		{"--spec-ngram-context-max", "0", "gen: --spec-ngram-context-max 0: want 1 to 32 tokens"},
+		{"--spec-ngram-filler", "9", "gen: --spec-ngram-filler 9: want 0 (off) to 8 tokens"},
+		{"--spec-ngram-min-hits", "2", "gen: --spec-ngram-min-hits 2: not here: an n-gram counts by how often its like came true; leave it out"},
+		{"--draft-p-split", "0.1", "gen: --draft-p-split 0.1: not here: drafts are no trees; leave it out"},
+		{"-cd", "512", "gen: -cd 512: not here: the draft model has the context of the model; leave it out"},
+		{"--cd-model", "", `gen: --cd-model "": want the name of a file`},
+		{"--cd-alpha", "1.1", "gen: --cd-alpha 1.1: want 0 (keep all) to 1"},
+		{"--cd-form", "ratio", "gen: --cd-form ratio: want logit or log"},
+		{"--cd-beta", "-1", "gen: --cd-beta -1: want 0 (off) or a positive number"},
+		{"--cd-temp", "0", "gen: --cd-temp 0: want a number of 1e-05 or more; 1 = off"},
+		{"--guidance-scale", "-1", "gen: --guidance-scale -1: want 0 to 1e+06; 1 = off"},
+		{"--guidance-scale", "inf", "gen: --guidance-scale inf: want 0 to 1e+06; 1 = off"},
 		{"--trace", "", `gen: --trace "": want the name of a file`},
 		{"--override-kv", "a=int:x", "gen: --override-kv a=int:x: want KEY=TYPE:VALUE with int, float, bool or str as TYPE and a VALUE of it"},
 		{"--lora-scaled", "f", "gen: --lora-scaled f: want FILE:SCALE"},
@@ -133,6 +162,10 @@ func TestBadCommandLines(t *testing.T) {
 		{"-m x --context-shift --prompt-cache y", "gen: --prompt-cache holds a text from its beginning, of which --context-shift forgets a part: give one of them"},
 		{"-m x --prompt-cache-all", "gen: --prompt-cache-all and --prompt-cache-ro need --prompt-cache FILE"},
 		{"-m x --prompt-cache f --prompt-cache-all --prompt-cache-ro", "gen: --prompt-cache-all writes the file and --prompt-cache-ro does not: give one of them"},
+		{"-m x -p y -lcs f -lcd g", "gen: -lcs and -lcd: give one of them"},
+		{"-m x -p y -md d -b 4 -ub 4 --spec-draft-n-min 4", "gen: --batch-size 4: it has room for drafts of 3 tokens"},
+		{"-m x -p y -b 1 -ub 1 --guidance-scale 2", "gen: --batch-size 1: guidance needs 2"},
+		{"-m x -p y --spec-ngram-context-min 5 --spec-ngram-context-max 4", "gen: --spec-ngram-context-min 5: want at most --spec-ngram-context-max, which is 4"},
 		{"-m x --perf=maybe", "gen: --perf maybe: want on or off"},
 		{"tokenize -p x", "gen: no model: give a GGUF file with -m FILE"},
 		{"tokenize -m x -p y z", `gen: "z": the text follows -p`},
@@ -221,6 +254,55 @@ func TestOldSpellings(t *testing.T) {
 		assert.Equal(t, []string{c.notice}, o.notices)
 	}
 	assert.Empty(t, parse(t, "--no-warmup", "-no-cnv").notices, "what is asked for is what gen does")
+
+	for _, c := range []struct{ old, name, value, notice string }{
+		{"--draft 5", "--spec-draft-n-max", "5", "--draft 5 is now --spec-draft-n-max 5"},
+		{"--draft-max 5", "--spec-draft-n-max", "5", "--draft-max 5 is now --spec-draft-n-max 5"},
+		{"--draft-min 2", "--spec-draft-n-min", "2", "--draft-min 2 is now --spec-draft-n-min 2"},
+		{"--spec-ngram-simple-size-n 12", "--spec-ngram-context-min", "12", "--spec-ngram-simple-size-n 12 is now --spec-ngram-context-min 12"},
+		{"--spec-ngram-simple-size-m 48", "--spec-draft-n-max", "48", "--spec-ngram-simple-size-m 48 is now --spec-draft-n-max 48"},
+		{"--spec-ngram-mod-n-min 3", "--spec-draft-n-min", "3", "--spec-ngram-mod-n-min 3 is now --spec-draft-n-min 3"},
+		{"--spec-default", "--spec-type", "ngram", "--spec-default is now --spec-type ngram"},
+		{"--spec-type draft-simple", "--spec-type", "draft", "--spec-type draft-simple: gen calls it draft"},
+		{"--spec-type ngram-mod", "--spec-type", "ngram", "--spec-type ngram-mod: gen calls it ngram"},
+		{"--cfg-scale 1.5", "--guidance-scale", "1.5", "--cfg-scale 1.5 is now --guidance-scale 1.5"},
+		{"--cfg-negative-prompt x", "--negative-prompt", "x", "--cfg-negative-prompt x is now --negative-prompt x"},
+	} {
+		o := parse(t, strings.Fields(c.old)...)
+		assert.Equal(t, c.value, o.find(c.name).get(), c.old)
+		assert.Equal(t, []string{c.notice}, o.notices)
+	}
+	assert.Equal(t, "ngram,draft", parse(t, "--spec-type", "draft,ngram").find("--spec-type").get(), "the order of the cascade")
+}
+
+func TestDraftModelTurnsDraftingOn(t *testing.T) {
+	resolved := func(args ...string) *options {
+		o := parse(t, args...)
+		require.NoError(t, o.resolve())
+		return o
+	}
+	assert.Equal(t, []string{"draft"}, resolved("-md", "f").speculation.types)
+	assert.Empty(t, resolved("-md", "f", "--spec-type", "none").speculation.types)
+	assert.Equal(t, []string{"ngram"}, resolved("-md", "f", "--spec-type", "ngram").speculation.types)
+	t.Setenv("LLAMA_ARG_SPEC_DRAFT_MODEL", "f")
+	assert.Equal(t, []string{"draft"}, resolved().speculation.types)
+
+	o := resolved("-t", "3", "-tb", "5")
+	assert.Equal(t, []int{3, 5}, []int{o.speculation.threads, o.speculation.batchThreads})
+	o = resolved("-t", "3", "-tb", "5", "-td", "2")
+	assert.Equal(t, []int{2, 2}, []int{o.speculation.threads, o.speculation.batchThreads})
+
+	for _, c := range []struct {
+		args      string
+		sequences int
+		outputs   int
+	}{
+		{"", 1, 33}, {"--spec-draft-n-max 64", 1, 65}, {"--spec-draft-n-max 64 --guidance-scale 2", 2, 130},
+		{"--spec-draft-n-max 64 -b 20 -ub 20", 1, 20}, {"--spec-type none --guidance-scale 2", 2, 0},
+	} {
+		o := resolved(strings.Fields(c.args)...)
+		assert.Equal(t, []int{c.sequences, c.outputs}, []int{o.session.Sequences, o.session.Outputs}, c.args)
+	}
 }
 
 func TestFlagBeatsEnvironment(t *testing.T) {
@@ -413,13 +495,53 @@ func TestIdleFlags(t *testing.T) {
 			"--logprobs 3 has no effect with -n 0", "--trace f has no effect with -n 0",
 		}},
 		{"-n 0 -r x --ignore-eos", []string{"-r \"x\" has no effect with -n 0", "--ignore-eos has no effect with -n 0"}},
+		{"--spec-draft-n-max 3 --spec-rule block -td 2 --spec-ngram-filler 2 -lcd f --spec-adaptive off", []string{
+			"--spec-rule block has no effect without --spec-type or --spec-draft-model, which say who drafts",
+			"--spec-adaptive off has no effect without --spec-type or --spec-draft-model, which say who drafts",
+			"--spec-draft-n-max 3 has no effect without --spec-type or --spec-draft-model, which say who drafts",
+			"-td 2 has no effect without --spec-type or --spec-draft-model, which say who drafts",
+			"--spec-ngram-filler 2 has no effect without --spec-type or --spec-draft-model, which say who drafts",
+			"-lcd f has no effect without --spec-type or --spec-draft-model, which say who drafts",
+		}},
+		{"--spec-type none -md f --spec-draft-p-min 0.3", []string{
+			"-md f has no effect with --spec-type none", "--spec-draft-p-min 0.3 has no effect with --spec-type none",
+		}},
+		{"--spec-type ngram -md f --spec-draft-p-min 0.3 --spec-rule token --spec-ngram-context-min 2 --spec-draft-n-min 2", []string{
+			"-md f has no effect without draft in --spec-type", "--spec-draft-p-min 0.3 has no effect without draft in --spec-type",
+			"--spec-rule token has no effect without a draft model: all rules judge certain proposals alike",
+		}},
+		{"--spec-type draft -md f --spec-ngram-context-max 2 -lcs f", []string{
+			"--spec-ngram-context-max 2 has no effect without ngram in --spec-type", "-lcs f has no effect without ngram in --spec-type",
+		}},
+		{"--spec-type draft -md f --spec-rule block --temp 0", []string{"--spec-rule block has no effect at temperature 0, where all rules are one"}},
+		{"--spec-type draft,ngram -md f --spec-rule block --spec-draft-p-min 0.1 --spec-ngram-filler 3 -lcs f -td 2", nil},
+		{"-n 0 --spec-type ngram --spec-draft-n-max 3 --cd-model f --guidance-scale 2", []string{
+			"--spec-type ngram has no effect with -n 0", "--spec-draft-n-max 3 has no effect with -n 0",
+			"--cd-model f has no effect with -n 0", "--guidance-scale 2 has no effect with -n 0",
+		}},
+		{"--cd-alpha 0.2 --cd-beta 1 --cd-form log --cd-temp 2 --negative-prompt x", []string{
+			"--cd-alpha 0.2 has no effect without --cd-model", "--cd-form log has no effect without --cd-model",
+			"--cd-beta 1 has no effect without --cd-model", "--cd-temp 2 has no effect without --cd-model",
+			"--negative-prompt x has no effect without --guidance-scale",
+		}},
+		{"--cd-model f --cd-form log --cd-beta 1 --cd-temp 2 --guidance-scale 2 --negative-prompt x", []string{"--cd-beta 1 has no effect with --cd-form log"}},
+		{"--cd-model f --cd-beta 0 --cd-temp 2", []string{
+			"--cd-model f has no effect with --cd-beta 0, which leaves --cd-alpha alone", "--cd-temp 2 has no effect with --cd-beta 0",
+		}},
+		{"--show", []string{"--show has no effect without drafts"}},
+		{"--show --spec-type ngram", []string{"--show has no effect where the text goes to no terminal: --color on colours in any case"}},
+		{"--show --spec-type ngram --json", []string{"--show has no effect with --json"}},
+		{"--show --spec-type ngram --color on", nil},
 		{"--swa-full", []string{"--swa-full has no effect with this model, which has no sliding window"}},
 		{"--log-disable -v --log-file f", []string{"-v has no effect with --log-disable", "--log-file f has no effect with --log-disable"}},
 		{"--display-prompt --color on --temp 1 --top-k 0", nil},
 	} {
 		o := parse(t, strings.Fields(c.args)...)
 		o.noteIdleSampling(2)
+		o.noteIdleSpeculation("")
+		o.noteIdleContrast()
 		o.noteIdleFlags(0)
+		o.noteIdleShow(false, "")
 		assert.Equal(t, c.want, o.notices, c.args)
 	}
 
