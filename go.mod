@@ -3,6 +3,7 @@ module github.com/sortes-llm/sortes
 go 1.26.0
 
 require (
+	github.com/chzyer/readline v1.5.1
 	github.com/klauspost/cpuid/v2 v2.4.2
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/schollz/progressbar/v3 v3.19.1

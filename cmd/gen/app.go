@@ -113,6 +113,8 @@ func (a *app) command(o *options, generate func(*options) error) *cli.App {
 			a.tokenizeCommand(),
 			a.inspectCommand(),
 			a.quantizeCommand(),
+			a.draftCommand(),
+			a.compareCommand(),
 			a.versionCommand(),
 		},
 		HideHelp:       true, // the table has -h
@@ -178,7 +180,7 @@ func (p *parser) usageError(c *cli.Context, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
 		command := ""
 		if c.Command != nil && c.Command.Name != "gen" {
-			command = c.Command.Name
+			command = strings.TrimPrefix(c.Command.HelpName, "gen ")
 		}
 		return p.unknownFlag(dashes(name), command)
 	}

@@ -18,6 +18,8 @@ const helpHead = `gen generates text from a GGUF model.
   gen tokenize -m FILE -p TEXT    the tokens of a text
   gen inspect FILE                metadata and tensors of a GGUF file
   gen quantize IN OUT TYPE        write a model with its weights in another type
+  gen compare -m FILE [-p TEXT]   drafting strategies side by side: speed, acceptance, text
+  gen draft make -m FILE -o FILE  make a draft model and measure what it is worth
   gen version                     versions, CPU features, backends and devices
 
 Flags are those of llama.cpp where it has the same thing. A value comes from the flag, else from the

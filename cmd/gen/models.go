@@ -22,7 +22,8 @@ type models struct {
 
 	session   *llama.Session // the target's
 	drafting  *llama.Session
-	followers []*llama.Session // the amateurs'
+	forDraft  llama.SessionOptions // what drafting has, or would have
+	followers []*llama.Session     // the amateurs'
 
 	lookup   *speculative.Index // of -lcs and -lcd
 	noDrafts string             // why there are none that were asked for
@@ -86,15 +87,28 @@ func (a *app) loadModels(m *models, o *options) (err error) {
 		}
 	}
 	if o.speculation.drafts(drafterModel) {
-		other.CPUOnly, other.GPULayers, other.Devices = o.speculation.load.CPUOnly, o.speculation.load.GPULayers, o.speculation.load.Devices
-		if m.draft, err = load("-md", o.speculation.model, other); err != nil {
+		if m.draft, err = a.openDraft(m, o, "-md", o.speculation.model); err != nil {
 			return err
 		}
-		if err := speculative.CheckVocab(m.target.Vocab(), m.draft.Vocab()); err != nil {
-			return fmt.Errorf("-md %s: %w", o.speculation.model, err)
-		}
+		m.onClose(m.draft.Close)
 	}
 	return nil
+}
+
+// openDraft loads the draft model that a flag names.
+func (a *app) openDraft(m *models, o *options, flag, path string) (*llama.Model, error) {
+	settings, s := o.load, &o.speculation.load
+	settings.Overrides = nil
+	settings.CPUOnly, settings.GPULayers, settings.Devices = s.CPUOnly, s.GPULayers, s.Devices
+	draft, err := a.open(flag, path, settings)
+	if err != nil {
+		return nil, err
+	}
+	if err := speculative.CheckVocab(m.target.Vocab(), draft.Vocab()); err != nil {
+		draft.Close()
+		return nil, fmt.Errorf("%s %s: %w", flag, path, err)
+	}
+	return draft, nil
 }
 
 // sameVocab reports how an amateur's vocabulary differs from the target's: its
@@ -150,10 +164,11 @@ func (m *models) start(ctx context.Context, o *options) error {
 		}
 		m.followers = append(m.followers, session)
 	}
+	settings.Exact, settings.Outputs = false, 0 // its tokens are only proposals, one row each
+	settings.Threads, settings.BatchThreads = s.threads, s.batchThreads
+	settings.KeyType, settings.ValueType = s.keyType, s.valueType
+	m.forDraft = settings
 	if m.draft != nil {
-		settings.Exact, settings.Outputs = false, 0 // its tokens are only proposals, one row each
-		settings.Threads, settings.BatchThreads = s.threads, s.batchThreads
-		settings.KeyType, settings.ValueType = s.keyType, s.valueType
 		if m.drafting, err = m.newSession(ctx, m.draft, settings); err != nil {
 			return fmt.Errorf("-md %s: %w", s.model, err)
 		}
@@ -170,6 +185,27 @@ func (m *models) newSession(ctx context.Context, x *llama.Model, o llama.Session
 		m.onClose(s.Close)
 	}
 	return s, err
+}
+
+// replaceDraft opens another draft model, in place of the one there is.
+func (a *app) replaceDraft(m *models, o *options, flag, path string) error {
+	draft, err := a.openDraft(m, o, flag, path)
+	if err != nil {
+		return err
+	}
+	session, err := draft.NewSession(m.forDraft)
+	if err != nil {
+		draft.Close()
+		return fmt.Errorf("%s %s: %w", flag, path, err)
+	}
+	if m.draft != nil {
+		m.drafting.Close()
+		m.draft.Close()
+	}
+	m.draft, m.drafting = draft, session
+	m.onClose(draft.Close)
+	m.onClose(session.Close)
+	return nil
 }
 
 func (m *models) loadAdapters(loras []lora) ([]llama.AdapterScale, error) {

@@ -34,9 +34,15 @@ func (a *app) quantizeCommand() *cli.Command {
 			return badUsage("quantize to %s: want one of %s", fileType, strings.Join(llama.FileTypes(), ", "))
 		}
 		o.Threads = max(threads, 0)
-		slog.New(a.log).Debug("quantizing", "model", in)
-		return llama.Quantize(a.ctx, in, out, fileType, o)
+		return a.quantize(in, out, fileType, o)
 	})
+}
+
+// quantize writes a model with its weights in another type, interrupted by the
+// app's context.
+func (a *app) quantize(in, out, fileType string, o llama.QuantizeOptions) error {
+	slog.New(a.log).Debug("quantizing", "model", in)
+	return llama.Quantize(a.ctx, in, out, fileType, o)
 }
 
 func parseLayers(text string) ([]int, error) {

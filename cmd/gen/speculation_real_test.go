@@ -42,7 +42,7 @@ func openWith(t *testing.T, args ...string) (*options, *models) {
 	m, err := a.openModels(o)
 	require.NoError(t, err)
 	t.Cleanup(m.close)
-	if err := m.start(o); err != nil {
+	if err := m.start(a.ctx, o); err != nil {
 		require.ErrorContains(t, err, "exact mode: ")
 		t.Log(err)
 		return o, nil
