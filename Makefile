@@ -2,6 +2,8 @@
 
 # Options for build.sh: make demo BUILD=--portable
 BUILD =
+# More flags of bench/spec: make bench-spec SPEC='-kinds story -exact'
+SPEC =
 # Go's build tags, to go with them: make demo BUILD=--cuda TAGS=cuda
 TAGS =
 
@@ -18,7 +20,7 @@ GO     = go
 TEST   = $(GO) test -tags '$(TAGS)'
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test bench bench-sampler stress lint fuzz archive gen model models clean distclean
+.PHONY: help demo test bench bench-sampler bench-spec stress lint fuzz archive gen model models clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -60,6 +62,11 @@ bench: archive gen models ## measure beside llama.cpp's own tools
 bench-sampler: archive models ## measure package sampler beside llama.cpp's samplers
 	$(GO) run -tags '$(TAGS)' ./bench/sampler -models $(SMOL)-Q4_1.gguf,$(GEMMA)
 	$(GO) run -tags '$(TAGS) purego' ./bench/sampler -models $(SMOL)-Q4_1.gguf,$(GEMMA)
+
+# FULL=1 takes all 64 prompts and 128 tokens, and hours.
+bench-spec: archive models ## measure speculative decoding beside llama.cpp's own tools; FULL=1 with all prompts
+	./build.sh $(BUILD) --tools=llama-speculative-simple,llama-lookup,llama-lookahead
+	$(GO) run -tags '$(TAGS)' ./bench/spec -target $(SMOL)-F16.gguf -draft $(SMOL)-Q4_0.gguf $(if $(FULL),-prompts 8 -tokens 128) $(SPEC)
 
 # build.sh itself knows whether there is anything to do, and takes no time where there is not.
 archive: ## llama.cpp, for this machine

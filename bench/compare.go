@@ -10,10 +10,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/sortes-llm/sortes/bench/internal/measure"
 	"github.com/sortes-llm/sortes/generate"
 	"github.com/sortes-llm/sortes/llama"
 	"github.com/sortes-llm/sortes/sampler"
@@ -77,7 +77,7 @@ func (b *bench) llamaBench(tool, model string, args ...string) (float64, error) 
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w %s", tool, err, lastLine(stderr.String()))
+		return 0, fmt.Errorf("%s: %w %s", tool, err, measure.LastLine(stderr.String()))
 	}
 	var rows []struct {
 		Rate float64 `json:"avg_ts"`
@@ -86,11 +86,6 @@ func (b *bench) llamaBench(tool, model string, args ...string) (float64, error) 
 		return 0, fmt.Errorf("%s: %d results: %v", tool, len(rows), err)
 	}
 	return rows[0].Rate, nil
-}
-
-func lastLine(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return lines[len(lines)-1]
 }
 
 // A side is sortes, opened once, with nothing in its cache.
@@ -213,7 +208,7 @@ func wholeProcess(cmd *exec.Cmd) (seconds, mib float64, err error) {
 	cmd.Stderr = &stderr
 	start := time.Now()
 	if _, err := cmd.Output(); err != nil {
-		return 0, 0, fmt.Errorf("%s: %w %s", cmd.Path, err, lastLine(stderr.String()))
+		return 0, 0, fmt.Errorf("%s: %w %s", cmd.Path, err, measure.LastLine(stderr.String()))
 	}
 	seconds = time.Since(start).Seconds()
 	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
@@ -260,6 +255,6 @@ func (b *bench) cancel(ctx context.Context, path string) error {
 		}
 		took = append(took, time.Since(at).Seconds())
 	}
-	fmt.Printf("  %-46s %10.3f s until the next request has its token\n", fmt.Sprintf("a prefill of %d tokens cancelled", prompt), median(took))
+	fmt.Printf("  %-46s %10.3f s until the next request has its token\n", fmt.Sprintf("a prefill of %d tokens cancelled", prompt), measure.Median(took))
 	return nil
 }

@@ -11,12 +11,12 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
 
+	"github.com/sortes-llm/sortes/bench/internal/measure"
 	"github.com/sortes-llm/sortes/llama"
 )
 
@@ -36,7 +36,7 @@ func main() {
 		rounds:   *rounds,
 		threads:  *threads,
 	}
-	fmt.Printf("%s; %s; %d threads; medians of %d, both sides in turn\n", cpuModel(), time.Now().Format("2006-01-02"), *threads, *rounds)
+	fmt.Printf("%s; %s; %d threads; medians of %d, both sides in turn\n", measure.CPU(), time.Now().Format("2006-01-02"), *threads, *rounds)
 	v := llama.Versions()
 	fmt.Printf("llama.cpp %s, compiled for %s\n", v.LlamaCPP, strings.Join(v.Compiled, " "))
 	wanted := func(name string) bool { return *only == "" || strings.Contains(","+*only+",", ","+name+",") }
@@ -70,17 +70,4 @@ func report(err error) {
 	if err != nil {
 		fmt.Printf("  not measured: %v\n", err)
 	}
-}
-
-// cpuModel returns the processor's name, as the kernel gives it.
-func cpuModel() string {
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err == nil {
-		for line := range strings.Lines(string(text)) {
-			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				return strings.TrimSpace(value)
-			}
-		}
-	}
-	return runtime.GOARCH
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"slices"
+
+	"github.com/sortes-llm/sortes/bench/internal/measure"
 )
 
 // A pair is one measure taken on both sides in turn.
@@ -40,13 +42,5 @@ func (p *pair) print() {
 		ratios[i] = p.ours[i] / p.theirs[i]
 	}
 	fmt.Printf("  %-46s ours %10.2f  theirs %10.2f %-5s ratio %.3f  (%.3f to %.3f)\n",
-		p.name, median(p.ours), median(p.theirs), p.unit, median(ratios), slices.Min(ratios), slices.Max(ratios))
-}
-
-func median(v []float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	if n := len(s); n%2 == 0 {
-		return (s[n/2-1] + s[n/2]) / 2
-	}
-	return s[len(s)/2]
+		p.name, measure.Median(p.ours), measure.Median(p.theirs), p.unit, measure.Median(ratios), slices.Min(ratios), slices.Max(ratios))
 }

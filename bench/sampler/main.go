@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sortes-llm/sortes/bench/internal/measure"
 	"github.com/sortes-llm/sortes/llama"
 	"github.com/sortes-llm/sortes/sampler"
 )
@@ -64,7 +65,7 @@ func main() {
 		}
 		fmt.Println()
 		for _, set := range sets {
-			m, err := measure(c, set, *rounds)
+			m, err := run(c, set, *rounds)
 			if err != nil {
 				fmt.Printf("  %-34s %v\n", set.name, err)
 				continue
@@ -86,11 +87,11 @@ func (m measurement) String() string {
 		ratios[i] = m.theirs[i] / m.ours[i]
 	}
 	return fmt.Sprintf("ours %9.1f us %4.0f B/op, theirs %9.1f us: %6.2f times faster (%.2f to %.2f)",
-		median(m.ours), m.bytes, median(m.theirs), median(ratios), slices.Min(ratios), slices.Max(ratios))
+		measure.Median(m.ours), m.bytes, measure.Median(m.theirs), measure.Median(ratios), slices.Min(ratios), slices.Max(ratios))
 }
 
-// measure runs a chain on both sides in turn.
-func measure(c chain, set rowSet, rounds int) (m measurement, err error) {
+// run runs a chain on both sides in turn.
+func run(c chain, set rowSet, rounds int) (m measurement, err error) {
 	vocabulary := len(set.rows[0])
 	ours, err := sampler.New(c.config)
 	if err != nil {
@@ -165,12 +166,4 @@ func timed(least int, atLeast time.Duration, f func(i int) error) (each float64,
 		}
 	}
 	return float64(time.Since(start).Nanoseconds()) / 1e3 / float64(n), nil
-}
-
-func median(v []float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	if n := len(s); n%2 == 0 {
-		return (s[n/2-1] + s[n/2]) / 2
-	}
-	return s[len(s)/2]
 }
