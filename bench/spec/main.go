@@ -228,7 +228,7 @@ func makePruned(target, out string) error {
 	for l := 4; l < 28; l += 3 {
 		layers = append(layers, l)
 	}
-	return llama.Quantize(target, out, "Q4_0", llama.QuantizeOptions{PruneLayers: layers, AllowRequantize: true})
+	return llama.Quantize(context.Background(), target, out, "Q4_0", llama.QuantizeOptions{PruneLayers: layers, AllowRequantize: true})
 }
 
 // A competitor is one of the sides or tools, at one temperature.
