@@ -100,9 +100,6 @@ func (e *Engine) draft(r *run, rounds int) {
 		room = 0
 	}
 	batch := speculative.Batch{Texts: rounds, Rows: e.judged() - r.target().rows(), Room: max(0, room)}
-	text := speculative.Text{
-		Slot: r.target().id, History: r.tokens, PromptLen: len(r.Prompt), Sampler: r.sampler, Seed: r.Seed,
-	}
 	ctx, wanted := e.share(func(x *run) bool { return x == r })
 	if !wanted {
 		return
@@ -114,13 +111,33 @@ func (e *Engine) draft(r *run, rounds int) {
 		}
 	}()
 	var err error
-	r.draft, r.report, err = e.options.Drafts.Draft(ctx, text, batch)
+	r.draft, r.report, err = e.options.Drafts.Draft(ctx, r.drafterText(), batch)
 	if err != nil && ctx.Err() == nil {
 		e.log.Warn("a drafter failed, and drafts no more for this text", "error", err)
 	}
 	r.drafting = true
 	for _, s := range r.sequences {
 		s.drafts = r.draft.Tokens
+	}
+}
+
+// drafterText is what drafters are told of a run.
+func (r *run) drafterText() speculative.Text {
+	return speculative.Text{Slot: r.target().id, History: r.tokens, PromptLen: len(r.Prompt), Sampler: r.sampler, Seed: r.Seed}
+}
+
+// readDrafts lets the drafters read a text that the target has just read.
+func (e *Engine) readDrafts(r *run) {
+	if e.options.Drafts == nil || r.NoDrafts || e.noRollback || !r.reads() {
+		return
+	}
+	ctx, wanted := e.share(func(x *run) bool { return x == r })
+	if !wanted {
+		return
+	}
+	defer e.unshare()
+	if err := e.options.Drafts.Read(ctx, r.drafterText()); err != nil && ctx.Err() == nil {
+		e.log.Warn("a drafter could not read the text", "error", err)
 	}
 }
 

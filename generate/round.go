@@ -32,6 +32,7 @@ func (e *Engine) advance(r *run) {
 		e.finish(r, MaxTokens, nil)
 		return
 	}
+	e.readDrafts(r)
 	began := time.Now()
 	outcome := e.grow(r)
 	if e.learns && r.drafting {

@@ -109,6 +109,20 @@ func (c *Cascade) draft(ctx context.Context, t Text, b Batch, round *Round) (Dra
 	return draft.first(plan.N), nil
 }
 
+// Read lets the drafters that are Readers read a text, so that the time for its
+// prompt is not part of its first draft.
+func (c *Cascade) Read(ctx context.Context, t Text) error {
+	var failed error
+	for i, d := range c.drafters {
+		if r, ok := d.(Reader); ok {
+			if err := r.Read(ctx, t); err != nil {
+				failed = fmt.Errorf("speculative: drafter %d: %w", i, err)
+			}
+		}
+	}
+	return failed
+}
+
 // fail notes that a drafter is not to be asked again for a text.
 func (c *Cascade) fail(drafter, slot int, err error) error {
 	c.failed[drafter][slot] = true

@@ -52,7 +52,7 @@ import (
 // # Never slower
 //
 // A round is drafted where the estimate says at least 1.02 times plain. Where
-// none does, rounds are plain, but for one trial after 8, 32, 64, and then every
+// none does, rounds are plain, but for one trial after 2, 32, 64, and then every
 // 128 tokens, beginning anew when a trial succeeds. While a text is ahead of
 // plain decoding, drafting goes on down to an estimate of 0.96, so that a little
 // bad luck does not end it. Estimators need no trials: they know without drafting.
@@ -80,13 +80,14 @@ const (
 
 	pays       = 1.02 // estimated speed-up from which drafting is worth it
 	mayPay     = 0.96 // and while the text is ahead of plain decoding by drafting
-	firstTrial = 8    // tokens without drafts before the first trial in a text
+	firstTrial = 2    // tokens without drafts before the first trial in a text
 	doubtful   = 1.3  // up to this the plain step must be known well
 	nextTrial  = 32   // and before the second; then twice as many each time
 	lastTrial  = 128
 
 	allowance    = 1.5   // plain steps that a text may fall behind
 	regret       = 0.005 // and part of its time
+	readingAhead = 0.25  // of what a drafter has to read must be left of both
 	credit       = 8.0   // plain steps gained that are remembered, to be spent
 	rowGrowth    = 0.12  // T of one more row beyond those measured, in T(1)
 	growthWeight = 3.0   // rows that this guess counts for
@@ -158,7 +159,7 @@ type choice struct {
 type textControl struct {
 	survival []survival // by drafter
 	trust    []reliance
-	behind   []bool  // whether a drafter has more than the last token to catch up on
+	lag      []int   // tokens of the text that a drafter has not read
 	debt     float64 // seconds behind plain decoding, less than 0 if before
 	plain    float64 // seconds that plain decoding would have taken
 	since    int     // rounds since the last plain one
@@ -213,7 +214,7 @@ func (c *Controller) text(slot int) *textControl {
 		c.texts[slot] = &textControl{
 			survival: make([]survival, c.drafters),
 			trust:    make([]reliance, c.drafters),
-			behind:   make([]bool, c.drafters),
+			lag:      make([]int, c.drafters),
 			gap:      firstTrial,
 		}
 	}
@@ -265,8 +266,14 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 		if t.debt < 0 && !x.offered {
 			threshold = mayPay
 		}
+		// What has piled up for the drafter to read is paid once. It is charged in
+		// full when it is known; all of it asked for before, no trial came any more.
+		reading := 0.0
+		if !x.offered {
+			reading = readingAhead * c.drafting(d, 0, max(0, catchingUp(t.lag[d])-1))
+		}
 		for g := shortest; g <= min(longest, x.longest); g++ {
-			if x.price[g] > afford {
+			if x.price[g]+reading > afford {
 				continue
 			}
 			speed := (1 + x.stand[g]/float64(b.Texts)) * step / (step + x.price[g])
@@ -408,10 +415,10 @@ func (c *Controller) Observe(r Round) Round {
 	if r.Asked > 0 {
 		t.quiet = 0
 	}
+	for d := range t.lag {
+		t.lag[d] += r.Accepted + 1
+	}
 	if r.Asked == 0 {
-		for d := range t.behind {
-			t.behind[d] = true
-		}
 		return r
 	}
 	price := max(0, c.evaluation(t.batch.Rows+1+r.Drafted)-step)
@@ -420,9 +427,10 @@ func (c *Controller) Observe(r Round) Round {
 		t.trust[r.Drafter].stood += float64(r.Accepted)
 	} else {
 		price += c.learn(t, r)
-	}
-	for d := range t.behind {
-		t.behind[d] = d != r.Drafter || r.Accepted == r.Drafted
+		t.lag[r.Drafter] = 1
+		if r.Accepted == r.Drafted {
+			t.lag[r.Drafter] = 2
+		}
 	}
 	t.debt = max(t.debt+price-float64(r.Accepted)*token, -credit*token)
 	return r
@@ -446,11 +454,8 @@ func (c *Controller) learn(t *textControl, r Round) float64 {
 	if r.Drafted == 0 {
 		return r.Draft.Seconds()
 	}
-	behind := 0.0
-	if t.behind[d] {
-		behind = 1
-	}
-	c.drafts[d].observe(r.Drafted, t.behind[d], r.Draft.Seconds(), draftShare*c.target.at(1, 0))
+	behind := catchingUp(t.lag[d] - r.Accepted - 1) // what it was before the round
+	c.drafts[d].observe(r.Drafted, behind, r.Draft.Seconds(), draftShare*c.target.at(1, 0))
 	return c.drafting(d, r.Drafted, behind)
 }
 

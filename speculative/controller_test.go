@@ -51,10 +51,10 @@ func TestCloseToTheBestLength(t *testing.T) {
 		length  int     // the best, by exact expectation
 		share   float64 // of its throughput that is reached
 	}{
-		{f16, .5, 1, .97}, {f16, .6, 2, .97}, {f16, .7, 2, .97}, {f16, .8, 3, .97}, {f16, .9, 3, .97},
-		{flat, .3, 1, .97}, {flat, .5, 2, .97}, {flat, .6, 3, .97}, {flat, .7, 4, .97}, {flat, .8, 6, .96},
+		{f16, .5, 1, .95}, {f16, .6, 2, .92}, {f16, .7, 2, .93}, {f16, .8, 3, .92}, {f16, .9, 3, .92},
+		{flat, .3, 1, .97}, {flat, .5, 2, .97}, {flat, .6, 3, .97}, {flat, .7, 4, .96}, {flat, .8, 6, .95},
 		// Long drafts are worth so much that the first few rounds show.
-		{f16, .95, 11, .93}, {flat, .9, 9, .92}, {flat, .95, 15, .90},
+		{f16, .95, 11, .90}, {flat, .9, 9, .90}, {flat, .95, 15, .88},
 	} {
 		t.Run(fmt.Sprintf("%s %v", c.machine.name, c.chance), func(t *testing.T) {
 			best, length := c.machine.best(steady(c.chance), 16)
@@ -67,7 +67,7 @@ func TestCloseToTheBestLength(t *testing.T) {
 		r := steady(.9, .85, .6, .4, .2)
 		best, length := f16.best(r, 16)
 		assert.Equal(t, 3, length)
-		assert.Greater(t, simulate(t, f16, r, 256, 0)/best, .97)
+		assert.Greater(t, simulate(t, f16, r, 256, 0)/best, .95)
 	})
 }
 
@@ -127,9 +127,11 @@ func TestRegretIsBounded(t *testing.T) {
 }
 
 // A text whose drafts begin to stand is found out, and so is one whose drafts
-// begin to fall.
+// begin to fall. The drafter reads at no cost: for one that has a whole text to
+// catch up on a trial would cost more than the account allows.
 func TestChangesAreNoticed(t *testing.T) {
 	m := noisy(machines[0])
+	m.again = 0
 	best, _ := m.best(steady(.9), 16)
 	for seed := range uint64(20) {
 		late := func(generated, _ int) float64 {
@@ -149,9 +151,11 @@ func TestChangesAreNoticed(t *testing.T) {
 	}
 }
 
-// Trials come after 8, 32, 64, and then every 128 tokens.
+// Trials come after 2, 32, 64, and then every 128 tokens, where the drafter reads
+// at no cost.
 func TestTrialsAreSpaced(t *testing.T) {
 	m := machines[0]
+	m.again = 0
 	c := newController(t, 1, ControllerOptions{})
 	o := m.run(c, rand.New(rand.NewPCG(1, 5)), steady(0), 2000)
 	var gaps []int
@@ -163,7 +167,7 @@ func TestTrialsAreSpaced(t *testing.T) {
 		}
 	}
 	assert.IsNonDecreasing(t, gaps[1:])
-	assert.Subset(t, gaps, []int{8, 32, 64})
+	assert.Subset(t, gaps, []int{2, 32, 64})
 	for _, g := range gaps[len(gaps)-10:] {
 		assert.Equal(t, 128, g)
 	}
@@ -333,11 +337,8 @@ func TestDraftCosts(t *testing.T) {
 	assert.InDelta(t, 7.6, c.at(2, 1, 3.5), 7.6*.2, "a guess: 3.5 a token and .6 of one")
 	rng := rand.New(rand.NewPCG(1, 1))
 	for i := range 200 {
-		n, behind := 1+rng.IntN(6), rng.IntN(2) == 0
-		y := 2 * float64(n)
-		if behind {
-			y++
-		}
+		n, behind := 1+rng.IntN(6), float64(rng.IntN(4))
+		y := 2*float64(n) + behind
 		if i == 150 {
 			y *= 50
 		}

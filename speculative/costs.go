@@ -139,9 +139,8 @@ func (c *costs) foretell(size int, slope float64) float64 {
 }
 
 // draftCosts estimates how long a drafter takes: so much for each token, and so
-// much once where it has more than one token of the text to catch up on, as
-// after a draft that stood in full. It is a least-squares fit in which old drafts
-// fade.
+// much for what it has to catch up on (catchingUp). It is a least-squares fit in
+// which old drafts fade.
 type draftCosts struct {
 	nn, nf, ff, ny, fy float64 // sums of products of tokens n, catching up f, seconds y
 }
@@ -149,33 +148,41 @@ type draftCosts struct {
 const (
 	catchUp     = 0.6  // of a token's time is the first guess for catching up
 	catchWeight = 2.0  // drafts that it counts for
+	catchMore   = 0.25 // of catching up on a second token is what each more takes
 	draftFade   = 0.97 // of the weight of earlier drafts, each draft
 	draftSpike  = 3.0  // estimates that a measurement counts as at most
 )
 
 // observe takes in a draft of n tokens. token is what one is taken to cost while
 // nothing is known.
-func (c *draftCosts) observe(n int, behind bool, seconds, token float64) {
+func (c *draftCosts) observe(n int, f, seconds, token float64) {
 	if n < 1 || !(seconds >= 0) {
 		return
-	}
-	f := 0.0
-	if behind {
-		f = 1
 	}
 	y := min(seconds, draftSpike*c.at(n, f, token))
 	for _, s := range []struct {
 		sum *float64
 		add float64
 	}{
-		{&c.nn, float64(n * n)}, {&c.nf, float64(n) * f}, {&c.ff, f}, {&c.ny, float64(n) * y}, {&c.fy, f * y},
+		{&c.nn, float64(n * n)}, {&c.nf, float64(n) * f}, {&c.ff, f * f}, {&c.ny, float64(n) * y}, {&c.fy, f * y},
 	} {
 		*s.sum = draftFade**s.sum + s.add
 	}
 }
 
-// at returns the estimate in seconds for n tokens, with the probability that
-// there is something to catch up on.
+// catchingUp returns how much a drafter has to catch up on where it has not read
+// so many tokens of the text. The last token is part of every draft. A second, as
+// after a draft that stood in full, counts 1. More of them, as after plain
+// rounds, are read in one evaluation.
+func catchingUp(lag int) float64 {
+	if lag < 2 {
+		return 0
+	}
+	return 1 + catchMore*float64(lag-2)
+}
+
+// at returns the estimate in seconds for n tokens and what there is to catch up
+// on, or its expectation.
 func (c *draftCosts) at(n int, behind, token float64) float64 {
 	again := catchUp * token
 	if c.nn > 0 {

@@ -29,6 +29,14 @@ type Drafter interface {
 	End(slot int)
 }
 
+// A Reader is a [Drafter] that reads a text before it drafts for it. What it has
+// not read of a text it reads with its next draft.
+type Reader interface {
+	// Read reads the history. Its error is no more than a reason to log: the
+	// next Draft starts over.
+	Read(ctx context.Context, t Text) error
+}
+
 // A Text is what a drafter is told of a text under way.
 type Text struct {
 	// Slot is the number of the text among those under way: 0 or more, below

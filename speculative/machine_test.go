@@ -46,10 +46,16 @@ func (m *machine) rows(n int) float64 {
 	return a + (m.target[above]-a)*float64(n-below)/float64(above-below)
 }
 
-func (m *machine) drafting(n int, full bool) float64 {
+// drafting returns the time of n drafted tokens by a drafter that has so many
+// tokens of the text to read: what it takes more to read 8 and 32 at once is 2
+// and 6 times what it takes to read 2.
+func (m *machine) drafting(n, lag int) float64 {
 	t := float64(n) * m.perTok
-	if full {
-		t += m.again
+	switch {
+	case lag >= 8:
+		t += m.again * (2 + float64(lag-8)/6)
+	case lag >= 2:
+		t += m.again * (1 + float64(lag-2)/6)
 	}
 	return t
 }
@@ -84,7 +90,7 @@ func (m *machine) best(r regime, longest int) (throughput float64, length int) {
 			full *= r(0, i)
 			tokens += full
 		}
-		ms := m.rows(1+n) + m.drafting(n, false) + full*m.again
+		ms := m.rows(1+n) + m.drafting(n, 1) + full*m.again
 		if s := tokens / ms; s > throughput {
 			throughput, length = s, n
 		}
@@ -103,7 +109,7 @@ type outcome struct {
 // run generates a text of at least so many tokens in a slot.
 func (m *machine) run(c *Controller, rng *rand.Rand, r regime, tokens int) outcome {
 	var o outcome
-	full := false
+	lag := 1
 	for o.tokens < tokens {
 		plan := c.Plan(0, Batch{Texts: 1, Room: min(64, tokens-o.tokens-1)}, nil)
 		accepted := 0
@@ -112,8 +118,8 @@ func (m *machine) run(c *Controller, rng *rand.Rand, r regime, tokens int) outco
 		}
 		draft, verify := 0.0, m.spoil(rng, m.rows(1+plan.N), o.tokens)
 		if plan.N > 0 {
-			draft = m.spoil(rng, m.drafting(plan.N, full), o.tokens)
-			o.quietMS += m.drafting(plan.N, full)
+			draft = m.spoil(rng, m.drafting(plan.N, lag), o.tokens)
+			o.quietMS += m.drafting(plan.N, lag)
 		}
 		o.quietMS += m.rows(1 + plan.N)
 		o.ms += draft + verify
@@ -121,7 +127,14 @@ func (m *machine) run(c *Controller, rng *rand.Rand, r regime, tokens int) outco
 		o.lengths = append(o.lengths, plan.N)
 		c.Evaluated(1+plan.N, ms(verify))
 		c.Observe(Round{Asked: plan.N, Drafted: plan.N, Accepted: accepted, Draft: ms(draft), Verify: ms(verify)})
-		full = plan.N > 0 && accepted == plan.N || plan.N == 0 && full
+		switch {
+		case plan.N == 0:
+			lag++
+		case accepted == plan.N:
+			lag = 2
+		default:
+			lag = 1
+		}
 	}
 	c.End(0)
 	return o

@@ -139,6 +139,30 @@ func (m *Model) Draft(ctx context.Context, t Text, n int) (Draft, error) {
 	return d, nil
 }
 
+// Read implements Reader: it evaluates the history but for its last token. It
+// does nothing where there is no room.
+func (m *Model) Read(ctx context.Context, t Text) error {
+	n := len(t.History) - 1
+	if t.Slot < 0 || t.Slot >= len(m.slots) || n < 1 || n > m.limits.Context {
+		return nil
+	}
+	s := &m.slots[t.Slot]
+	s.live = true
+	if err := m.follow(t.Slot, t.History); err != nil {
+		return fmt.Errorf("speculative: draft model: %w", err)
+	}
+	for s.fed < n {
+		err := m.feed(ctx, t.Slot, n, false)
+		if errors.Is(err, eval.ErrNoSlot) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("speculative: draft model: %w", err)
+		}
+	}
+	return nil
+}
+
 // bound returns how many tokens a draft may have behind a history. The last of
 // them is not evaluated.
 func (m *Model) bound(history, n int) int {
@@ -236,22 +260,33 @@ func (m *Model) doubtful(logits []float32) bool {
 func (m *Model) read(ctx context.Context, slot int) ([]float32, error) {
 	s := &m.slots[slot]
 	for s.fed < len(s.text) {
-		m.rows = m.rows[:0]
-		for _, x := range s.text[s.fed:min(s.fed+m.limits.Batch, len(s.text))] {
-			m.rows = append(m.rows, eval.Row{Token: x, Seq: slot})
-		}
-		last := s.fed+len(m.rows) == len(s.text)
-		m.rows[len(m.rows)-1].Output = last
-		err := m.model.Eval(ctx, m.rows)
-		if errors.Is(err, eval.ErrNoSlot) && m.dropIdle() {
-			continue
-		}
-		if err != nil {
+		if err := m.feed(ctx, slot, len(s.text), true); err != nil {
 			return nil, err
 		}
-		s.fed += len(m.rows)
 	}
 	return m.fit(m.model.Logits(len(m.rows) - 1)), nil
+}
+
+// feed evaluates a batch of the first n tokens of a slot's text, and says of the
+// last of them whether its logits are wanted. It gives up what ended texts have
+// left where there is no room.
+func (m *Model) feed(ctx context.Context, slot, n int, output bool) error {
+	s := &m.slots[slot]
+	m.rows = m.rows[:0]
+	for _, x := range s.text[s.fed:min(s.fed+m.limits.Batch, n)] {
+		m.rows = append(m.rows, eval.Row{Token: x, Seq: slot})
+	}
+	m.rows[len(m.rows)-1].Output = output && s.fed+len(m.rows) == n
+	err := m.model.Eval(ctx, m.rows)
+	for errors.Is(err, eval.ErrNoSlot) && m.dropIdle() {
+		err = m.model.Eval(ctx, m.rows)
+	}
+	if err != nil {
+		s.fed = min(s.fed, m.model.Len(slot))
+		return err
+	}
+	s.fed += len(m.rows)
+	return nil
 }
 
 // fit makes a row of the draft model one of the target: tokens that only the

@@ -18,7 +18,7 @@ func build(t *testing.T, env []string, args ...string) (status int, said string)
 	t.Helper()
 	root := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(root, "third_party"), 0o777))
-	for _, name := range []string{"build.sh", "third_party/llama.cpp.pin", "third_party/amx_tile_loadconfig.h"} {
+	for _, name := range []string{"build.sh", "third_party/llama.cpp.pin", "third_party/amx_tile_loadconfig.h", "third_party/huge_pages.h"} {
 		text, err := os.ReadFile(filepath.Join("../..", name))
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(root, name), text, 0o777))
