@@ -14,6 +14,10 @@ type Row struct {
 	Token  int32 // in [0, Evaluator.Limits().Vocab)
 	Seq    int   // in [0, Evaluator.Limits().Sequences)
 	Output bool  // whether the logits that follow this token are wanted
+
+	// First and Last say which branches of the sequence hold the row: those from
+	// First to below Last, of all branches where both are 0. See [Brancher].
+	First, Last int
 }
 
 // Limits are the fixed sizes of an Evaluator.
@@ -73,6 +77,28 @@ type Evaluator interface {
 	// Probe measures Noise with a few evaluations of its own, which leave
 	// the sequences alone.
 	Probe(ctx context.Context) (Noise, error)
+}
+
+// A Brancher is an Evaluator whose sequences can go on in several ways within
+// an Eval: a tree of tokens. The ways are branches, numbered from 0. Each begins
+// with what the sequence held before the Eval and goes on with the rows of it
+// that name the branch, in order. Branch 0 is the sequence itself; the others
+// last until the next Eval, or until the sequence is changed otherwise.
+//
+// Branches that have parted do not meet again: a row of several branches has
+// the same rows before it in each. An implementation may panic where that is
+// not so, and on more branches than there may be.
+type Brancher interface {
+	Evaluator
+
+	// Branches returns how many branches one Eval may have at most besides
+	// those with number 0, of all sequences together; 0 if none.
+	Branches() int
+
+	// Keep makes a sequence hold the first n tokens of one of its branches in
+	// the last Eval. It panics where there is no such branch, or n is more than
+	// it holds. Otherwise it is like Truncate, which keeps branch 0.
+	Keep(seq, branch, n int) error
 }
 
 // Errors that the loop tells apart. Implementations wrap them.

@@ -100,6 +100,10 @@ func (e *Engine) draft(r *run, rounds int) {
 		room = 0
 	}
 	batch := speculative.Batch{Texts: rounds, Rows: e.judged() - r.target().rows(), Room: max(0, room)}
+	text := r.drafterText()
+	if len(r.sequences) == 1 { // of several each would need its own
+		text.Branches = e.target.branches()
+	}
 	ctx, wanted := e.share(func(x *run) bool { return x == r })
 	if !wanted {
 		return
@@ -111,13 +115,17 @@ func (e *Engine) draft(r *run, rounds int) {
 		}
 	}()
 	var err error
-	r.draft, r.report, err = e.options.Drafts.Draft(ctx, r.drafterText(), batch)
+	r.draft, r.report, err = e.options.Drafts.Draft(ctx, text, batch)
 	if err != nil && ctx.Err() == nil {
 		e.log.Warn("a drafter failed, and drafts no more for this text", "error", err)
 	}
 	r.drafting = true
 	for _, s := range r.sequences {
 		s.drafts = r.draft.Tokens
+	}
+	if r.draft.Parents != nil {
+		r.places = r.draft.Layout(r.places)
+		r.target().places = r.places
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/sortes-llm/sortes/eval"
+	"github.com/sortes-llm/sortes/speculative"
 )
 
 // A model is an evaluator with what its sequences hold and the batch that it
@@ -15,6 +16,7 @@ import (
 // amateurs of contrastive decoding.
 type model struct {
 	eval.Evaluator
+	brancher  eval.Brancher // the evaluator, where it takes trees, or nil
 	limits    eval.Limits
 	chunk     int // tokens of prompts that one batch takes at most
 	sequences []sequence
@@ -31,11 +33,12 @@ type part struct {
 	row    int // the first
 	tokens int
 	drafts []int32
+	places []speculative.Place // of the drafts, where they are a tree
 }
 
 func (p *part) rows() int { return p.tokens + len(p.drafts) }
 
-// output is the row whose logits follow the text and i drafts.
+// output is the row whose logits follow the text at place i of the drafts.
 func (p *part) output(i int) int { return p.row + p.tokens - 1 + i }
 
 // A sequence is one of a model's. What a run leaves in it stays there for the
@@ -70,6 +73,9 @@ func newModel(m eval.Evaluator, chunk int, log *slog.Logger) (*model, error) {
 		chunk = min(512, largest)
 	}
 	x := &model{Evaluator: m, limits: l, chunk: chunk, log: log, sequences: make([]sequence, l.Sequences)}
+	if b, ok := m.(eval.Brancher); ok && b.Branches() > 0 {
+		x.brancher = b
+	}
 	for i := range x.sequences {
 		x.sequences[i].model, x.sequences[i].id = x, i
 	}
@@ -178,9 +184,17 @@ func (m *model) oldestIdle() *sequence {
 
 // truncate drops all but the first n tokens that a sequence holds, and all
 // where its memory can drop no part. It returns how many are left.
-func (s *sequence) truncate(n int) (int, error) {
+func (s *sequence) truncate(n int) (int, error) { return s.keep(0, n) }
+
+// keep is truncate for the branch of the last Eval that goes on.
+func (s *sequence) keep(branch, n int) (int, error) {
 	m := s.model
-	err := m.Truncate(s.id, n)
+	var err error
+	if branch > 0 {
+		err = m.brancher.Keep(s.id, branch, n)
+	} else {
+		err = m.Truncate(s.id, n)
+	}
 	if err == nil {
 		return n, nil
 	}
@@ -202,8 +216,33 @@ func (m *model) layOut() {
 			output := s.fed+i == len(s.text)-1
 			m.rows = append(m.rows, eval.Row{Token: t, Seq: s.id, Output: output})
 		}
-		for _, t := range s.drafts {
-			m.rows = append(m.rows, eval.Row{Token: t, Seq: s.id, Output: true})
+		for i, t := range s.drafts {
+			row := eval.Row{Token: t, Seq: s.id, Output: true}
+			if s.places != nil {
+				row.First, row.Last = s.places[i].First, s.places[i].Last
+			}
+			m.rows = append(m.rows, row)
 		}
 	}
+}
+
+// branches returns how many branches are left for the drafts of one more text.
+func (m *model) branches() int {
+	if m.brancher == nil {
+		return 0
+	}
+	left := m.brancher.Branches()
+	for _, s := range m.batch {
+		left -= leaves(s.places) - 1
+	}
+	return max(0, left)
+}
+
+// leaves returns how many leaves there are behind nodes of a tree, 1 without any.
+func leaves(places []speculative.Place) int {
+	n := 1
+	for _, p := range places {
+		n = max(n, p.Last)
+	}
+	return n
 }

@@ -40,13 +40,17 @@ func (e *Engine) advance(r *run) {
 	}
 	chosen := time.Now()
 
-	stood := commonPrefix(r.draft.Tokens, r.tokens[start:])
+	stood, place := r.draft.Follow(r.tokens[start:])
 	for _, s := range r.sequences {
 		s.fed += stood
 		if stood == len(s.drafts) {
 			continue
 		}
-		kept, err := s.truncate(s.fed)
+		branch := 0
+		if place > 0 && s.places != nil {
+			branch = s.places[place-1].First
+		}
+		kept, err := s.keep(branch, s.fed)
 		if kept < s.fed {
 			e.giveUpDrafts(s)
 		}
@@ -68,9 +72,9 @@ func (e *Engine) advance(r *run) {
 // learn hands the target's rows to drafters that learn from them: those behind
 // the text and behind each draft, whether it stood or not.
 func (e *Engine) learn(r *run, start int) {
-	r.history = append(append(r.history[:0], r.tokens[:start]...), r.draft.Tokens...)
 	for i := range len(r.draft.Tokens) + 1 {
-		e.options.Drafts.Learn(r.target().id, r.history[:start+i], e.target.Logits(r.target().output(i)))
+		r.history = r.draft.AppendPath(append(r.history[:0], r.tokens[:start]...), i)
+		e.options.Drafts.Learn(r.target().id, r.history, e.target.Logits(r.target().output(i)))
 	}
 }
 
@@ -112,10 +116,8 @@ func (e *Engine) grow(r *run) (end ending) {
 		}
 	}()
 	c := choice{engine: e, run: r, start: len(r.tokens)}
-	stand, next, err := e.verifier.Verify(e.options.Rule, &c, r.draft, r.at())
-	for i := c.done(); i < stand && !c.ended; i++ {
-		c.take(r.draft.Tokens[i])
-	}
+	place, next, err := e.verifier.Verify(e.options.Rule, &c, r.draft, r.at())
+	stand := c.stand(place)
 	switch {
 	case c.ended:
 	case err != nil:
@@ -148,7 +150,7 @@ type choice struct {
 	start  int // length of the text before
 	// ahead is a sampler in the state after some drafts, for Dist.
 	ahead *sampler.Sampler
-	told  int // how many drafts it has heard of
+	told  []int32 // the drafts that it has heard of
 
 	ended  bool
 	ending ending
@@ -157,14 +159,28 @@ type choice struct {
 // done returns how many tokens the round has added to the text.
 func (c *choice) done() int { return len(c.run.tokens) - c.start }
 
-// Pick draws the token behind the first i drafts, which with that stand, and
-// adds it to the text.
+// place returns where in the draft the text is.
+func (c *choice) place() int {
+	_, place := c.run.draft.Follow(c.run.tokens[c.start:])
+	return place
+}
+
+// stand adds the drafts up to a place to the text, as far as it does not have
+// them and goes on, and returns how many they are.
+func (c *choice) stand(place int) int {
+	r := c.run
+	r.path = r.draft.AppendPath(r.path[:0], place)
+	for j := c.done(); j < len(r.path) && !c.ended; j++ {
+		c.take(r.path[j])
+	}
+	return len(r.path)
+}
+
+// Pick draws the token at place i of the draft, up to which it stands with
+// that, and adds it to the text.
 func (c *choice) Pick(i int) (int32, error) {
 	r := c.run
-	for j := c.done(); j < i && !c.ended; j++ {
-		c.take(r.draft.Tokens[j])
-	}
-	if c.ended {
+	if c.stand(i); c.ended {
 		return 0, errEnded
 	}
 	logits := c.engine.logits(r, i)
@@ -184,20 +200,21 @@ func (c *choice) Pick(i int) (int32, error) {
 	return id, nil
 }
 
-// Dist returns the distribution behind the first i drafts.
+// Dist returns the distribution at place i of the draft.
 func (c *choice) Dist(dst *sampler.Dist, i int) error {
 	r := c.run
 	s := r.sampler
-	if i > 0 && s.Stateful() {
-		if c.ahead == nil {
-			c.ahead = s.Clone()
+	r.history = r.draft.AppendPath(append(r.history[:0], r.tokens...), i)
+	if path := r.history[len(r.tokens):]; len(path) > 0 && s.Stateful() {
+		if told := len(c.told); c.ahead == nil || told > len(path) || !slices.Equal(c.told, path[:told]) {
+			c.ahead, c.told = s.Clone(), c.told[:0]
 		}
-		for ; c.told < i; c.told++ {
-			c.ahead.Accept(r.draft.Tokens[c.told])
+		for _, x := range path[len(c.told):] {
+			c.ahead.Accept(x)
+			c.told = append(c.told, x)
 		}
 		s = c.ahead
 	}
-	r.history = append(append(r.history[:0], r.tokens...), r.draft.Tokens[:i]...)
 	at := sampler.Draw{Seed: r.Seed, Pos: len(r.history)}
 	return s.DistAt(dst, c.engine.logits(r, i), r.history, at)
 }
@@ -213,7 +230,7 @@ func (c *choice) take(id int32) {
 	r := c.run
 	if r.PostSampling || r.Trace != nil {
 		// What Pick would have left, but for the token.
-		if _, err := r.sampler.PickDist(&r.dist, c.engine.logits(r, c.done()), r.tokens, r.at()); err != nil {
+		if _, err := r.sampler.PickDist(&r.dist, c.engine.logits(r, c.place()), r.tokens, r.at()); err != nil {
 			c.fail(err)
 			return
 		}
@@ -224,12 +241,10 @@ func (c *choice) take(id int32) {
 
 // add adds a token to the text.
 func (c *choice) add(id int32) {
-	e, r, i := c.engine, c.run, c.done()
+	e, r, i := c.engine, c.run, c.place()
 	token := Token{ID: id, Index: len(r.tokens) - len(r.Prompt)}
-	if i < len(r.draft.Tokens) {
-		token.Drafted = r.draft.Tokens[i] == id
-		token.Corrected = !token.Drafted
-	}
+	_, token.Drafted = r.draft.Next(i, id)
+	token.Corrected = !token.Drafted && r.draft.Continues(i)
 	if r.LogProbs || r.TopLogProbs > 0 {
 		logits := e.target.Logits(r.target().output(i))
 		token.LogProb = sampler.LogProb(logits, id)

@@ -99,6 +99,8 @@ type run struct {
 
 	drafting bool // the round was planned with Options.Drafts
 	draft    speculative.Draft
+	places   []speculative.Place // scratch, as is path
+	path     []int32
 	report   speculative.Round
 
 	// Guarded by Engine.mu. The loop writes none of it once ended is set.

@@ -54,6 +54,7 @@ func (s *Session) Truncate(seq, n int) error {
 	}
 	s.lengths[seq] = n
 	s.shared.cut(seq, n)
+	s.part(seq)
 	return nil
 }
 
@@ -100,6 +101,7 @@ func (s *Session) Copy(dst, src int) error {
 	}
 	s.lengths[dst] = 0
 	s.shared.cut(dst, 0)
+	s.part(dst)
 	if s.lengths[src] == 0 {
 		return nil
 	}
@@ -127,6 +129,7 @@ func (s *Session) Clear() error {
 	clear(s.lengths)
 	for seq := range s.lengths {
 		s.shared.cut(seq, 0)
+		s.part(seq)
 	}
 	if !s.hasMemory {
 		return nil
@@ -189,6 +192,7 @@ func (s *Session) Shift(seq, from, to int) error {
 	}
 	s.lengths[seq] -= to - from
 	s.shared.cut(seq, from)
+	s.part(seq)
 	s.pending = true
 	return nil
 }

@@ -56,6 +56,12 @@ type SessionOptions struct {
 	Unified bool
 	Cells   int
 
+	// Branches is how many branches one Eval may have besides the sequences
+	// (eval.Brancher): trees of drafts. It needs a unified cache and a memory
+	// that can drop the end of a sequence; Sequences and Branches together are
+	// at most 256. A branch holds cells only while it lasts.
+	Branches int
+
 	KeyType, ValueType TensorType     // of the KV cache: TypeF16 (default), TypeBF16, TypeF32, TypeQ8_0, TypeQ4_0, ...
 	FlashAttention     FlashAttention // quantised values need it
 	FullSWA            bool           // keep the whole of sliding-window layers: more memory, any rollback
@@ -102,6 +108,7 @@ type Session struct {
 	outputs  []int32 // row of the last Eval -> row of logits, -1 for none
 	rows     int     // of the last Eval; 0 after a failed one
 	nOutputs int
+	branches []branch // of the last Eval, in sequences that had several
 	adapters []AdapterScale
 	probed   *eval.Noise // what Probe saw
 	pending  bool        // a copy or a shift waits for the next decode
@@ -169,8 +176,8 @@ func (m *Model) newSession(o SessionOptions) (*Session, error) {
 }
 
 func (s *Session) open(params C.struct_llama_context_params, facts Facts) error {
-	sequences := int(params.n_seq_max)
-	s.eval = C.srt_eval_new(C.int32_t(params.n_batch), C.int32_t(sequences))
+	sequences := int(params.n_seq_max) - s.options.Branches
+	s.eval = C.srt_eval_new(C.int32_t(params.n_batch), C.int32_t(1+s.options.Branches))
 	if s.eval == nil {
 		return fmt.Errorf("llama: a batch of %d rows: out of memory", int(params.n_batch))
 	}
@@ -266,6 +273,12 @@ func (o SessionOptions) params(m *Model, facts Facts) (C.struct_llama_context_pa
 	if !inRange(o.Sequences, 0, most) {
 		return fail("%d sequences: want 1 to %d", o.Sequences, most)
 	}
+	if err := o.checkBranches(facts); err != nil {
+		return p, err
+	}
+	if sequences+o.Branches > most {
+		return fail("%d sequences and %d branches: want at most %d together", sequences, o.Branches, most)
+	}
 	perSequence := o.Context
 	if perSequence == 0 {
 		perSequence = facts.TrainContext
@@ -331,8 +344,8 @@ func (o SessionOptions) params(m *Model, facts Facts) (C.struct_llama_context_pa
 
 	p.no_perf = false
 	p.n_ctx = C.uint32_t(cells)
-	p.n_seq_max = C.uint32_t(sequences)
-	p.n_outputs_max = C.uint32_t(reservedOutputs(max(outputs, sequences))) // llama.cpp asserts one a sequence
+	p.n_seq_max = C.uint32_t(sequences + o.Branches)
+	p.n_outputs_max = C.uint32_t(reservedOutputs(max(outputs, sequences+o.Branches))) // llama.cpp asserts one a sequence
 	p.kv_unified = C.bool(o.Unified)
 	p.type_k, p.type_v = o.KeyType.native(), o.ValueType.native()
 	p.flash_attn_type = map[FlashAttention]C.enum_llama_flash_attn_type{
@@ -426,8 +439,9 @@ func (s *Session) mustHave(seq int) {
 }
 
 // Eval implements eval.Evaluator. It panics on a sequence out of range, on no
-// rows and on more rows or outputs than Limits allow. It does not allocate
-// unless ctx can be cancelled or it fails.
+// rows, on more rows or outputs than Limits allow, on more branches than the
+// options allow and on branches that meet again. It does not allocate unless ctx
+// can be cancelled or it fails.
 //
 // On a CPU a done ctx ends it within one operation of the graph; on a GPU
 // between microbatches.
@@ -442,7 +456,14 @@ func (s *Session) Eval(ctx context.Context, rows []eval.Row) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("llama: decode: %w", context.Cause(ctx))
 	}
+	if err := s.prune(); err != nil {
+		return err
+	}
 	if err := s.fill(rows); err != nil {
+		s.branches = s.branches[:0]
+		return err
+	}
+	if err := s.fork(); err != nil {
 		return err
 	}
 	snapshots, err := s.snapshot(ctx, rows)
@@ -468,25 +489,24 @@ func (s *Session) Eval(ctx context.Context, rows []eval.Row) error {
 // fill lays the rows into the native batch and counts them into s.after.
 func (s *Session) fill(rows []eval.Row) error {
 	copy(s.after, s.lengths)
+	s.plant(rows)
 	b := &s.eval.batch
 	n := len(rows)
 	tokens := unsafe.Slice((*int32)(unsafe.Pointer(b.token)), n)
 	positions := unsafe.Slice((*int32)(unsafe.Pointer(b.pos)), n)
-	seqs := unsafe.Slice(b.seq_id, n)
+	width := 1 + s.options.Branches // of a row in ids
+	ids, counts := unsafe.Slice(s.eval.ids, n*width), unsafe.Slice(b.n_seq_id, n)
 	flags := unsafe.Slice((*int8)(unsafe.Pointer(b.logits)), n)
-	ids := unsafe.Slice(s.eval.ids, s.limits.Sequences)
 	for i, r := range rows {
 		s.mustHave(r.Seq)
 		if !s.model.vocab.Has(r.Token) {
 			return fmt.Errorf("llama: decode: token %d: %w of %d", r.Token, eval.ErrToken, s.limits.Vocab)
 		}
-		if s.after[r.Seq] >= s.limits.Context {
+		sequences, position := s.join(i, r, ids[i*width:])
+		if position >= s.limits.Context {
 			return fmt.Errorf("llama: decode: sequence %d holds %d tokens: %w", r.Seq, s.lengths[r.Seq], eval.ErrNoSlot)
 		}
-		tokens[i] = r.Token
-		positions[i] = int32(s.after[r.Seq])
-		seqs[i] = &ids[r.Seq]
-		s.after[r.Seq]++
+		tokens[i], positions[i], counts[i] = r.Token, int32(position), C.int32_t(sequences)
 		s.outputs[i], flags[i] = -1, 0
 		if r.Output || s.options.Embeddings {
 			s.outputs[i], flags[i] = int32(s.nOutputs), 1
@@ -538,7 +558,7 @@ func (s *Session) undo(ctx context.Context, rows []eval.Row, code int, snapshots
 		}
 		err = errors.Join(err, s.restore(rows, snapshots))
 	}
-	return err
+	return errors.Join(err, s.prune())
 }
 
 // restore drops what a failed decode left.

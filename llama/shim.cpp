@@ -293,8 +293,7 @@ srt_eval * srt_eval_new(int32_t capacity, int32_t sequences) {
         return nullptr;
     }
     const size_t n = (size_t) capacity;
-    e->capacity       = capacity;
-    e->ids            = static_cast<llama_seq_id *>(std::calloc((size_t) sequences, sizeof(llama_seq_id)));
+    e->ids            = static_cast<llama_seq_id *>(std::calloc(n * (size_t) sequences, sizeof(llama_seq_id)));
     e->batch.token    = static_cast<llama_token *>(std::calloc(n, sizeof(llama_token)));
     e->batch.pos      = static_cast<llama_pos *>(std::calloc(n, sizeof(llama_pos)));
     e->batch.n_seq_id = static_cast<int32_t *>(std::calloc(n, sizeof(int32_t)));
@@ -304,12 +303,9 @@ srt_eval * srt_eval_new(int32_t capacity, int32_t sequences) {
         srt_eval_free(e);
         return nullptr;
     }
-    for (int32_t s = 0; s < sequences; s++) {
-        e->ids[s] = s;
-    }
     for (size_t i = 0; i < n; i++) {
         e->batch.n_seq_id[i] = 1;
-        e->batch.seq_id[i]   = e->ids;
+        e->batch.seq_id[i]   = e->ids + i * (size_t) sequences;
     }
     return e;
 }

@@ -47,8 +47,7 @@ typedef struct {
 // it but reads through pointers to pointers, which must not be Go's.
 typedef struct {
     struct llama_batch batch;
-    llama_seq_id     * ids;      // 0, 1, 2, ... : what seq_id[i] points at
-    int32_t            capacity;
+    llama_seq_id     * ids;        // what seq_id[i] points into: the same number of entries for each row
     float            * logits;     // rows of the last decode, NULL where there are none
     float            * embeddings;
     srt_flag           flag;
@@ -92,7 +91,7 @@ int32_t srt_end_tokens(const struct llama_vocab * vocab, llama_token * out, int3
 // Session.
 struct llama_context * srt_context_new(struct llama_model * model, struct llama_context_params params, srt_flag * flag, srt_fault * fault);
 void                   srt_context_free(struct llama_context * ctx, srt_fault * fault);
-srt_eval             * srt_eval_new(int32_t capacity, int32_t sequences);
+srt_eval             * srt_eval_new(int32_t capacity, int32_t sequences); // rows, and sequences of a row
 void                   srt_eval_free(srt_eval * e);
 
 // Decodes the first n rows of e, waits for the result and sets e->logits and

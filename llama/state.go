@@ -117,6 +117,7 @@ func (s *Session) LoadState(r io.Reader, seq int) ([]int32, error) {
 	}
 	s.lengths[seq] = 0
 	s.shared.cut(seq, 0)
+	s.part(seq)
 	if len(tokens) == 0 {
 		return tokens, nil
 	}

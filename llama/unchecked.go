@@ -19,13 +19,11 @@ type rawBatch struct {
 // decodeRaw decodes a batch of its own and marks nothing broken.
 func (s *Session) decodeRaw(b rawBatch) error {
 	n := len(b.positions)
-	e := C.srt_eval_new(C.int32_t(max(1, n)), C.int32_t(max(1, n)))
+	e := C.srt_eval_new(C.int32_t(max(1, n)), 1)
 	defer C.srt_eval_free(e)
-	seqs := unsafe.Slice(e.batch.seq_id, n)
 	ids := unsafe.Slice(e.ids, n)
 	for i := range n {
 		ids[i] = C.llama_seq_id(b.sequences[i])
-		seqs[i] = &ids[i]
 	}
 	copy(unsafe.Slice((*int32)(unsafe.Pointer(e.batch.pos)), n), b.positions)
 	tokens := e.batch.token

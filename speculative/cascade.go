@@ -10,7 +10,7 @@ import (
 // An Estimator is a [Drafter] that drafts at next to no cost and says how likely
 // its drafts are to stand. Its proposals are certain: the controller cuts drafts
 // that are made already, and to cut one by what was drawn would change the law of
-// the text under [Block] and [Token].
+// the text under [Block] and [Token]. They are no trees.
 type Estimator interface {
 	Drafter
 	// Confidence returns for each token of the last draft the estimated
@@ -73,6 +73,9 @@ func (c *Cascade) Draft(ctx context.Context, t Text, b Batch) (Draft, Round, err
 	round := Round{Slot: t.Slot}
 	draft, err := c.draft(ctx, t, b, &round)
 	round.Drafted = len(draft.Tokens)
+	if draft.Parents != nil {
+		round.Depth = draft.depth()
+	}
 	round.Draft = c.now().Sub(start)
 	return draft, round, err
 }
@@ -103,10 +106,13 @@ func (c *Cascade) draft(ctx context.Context, t Text, b Batch, round *Round) (Dra
 		return c.drafts[plan.Drafter].first(plan.N), nil
 	}
 	draft, err := c.drafters[plan.Drafter].Draft(ctx, t, plan.N)
+	if err == nil {
+		draft, err = draft.fit(plan.N, t.Branches)
+	}
 	if err != nil {
 		return Draft{}, c.fail(plan.Drafter, t.Slot, err)
 	}
-	return draft.first(plan.N), nil
+	return draft, nil
 }
 
 // Read lets the drafters that are Readers read a text, so that the time for its
@@ -127,15 +133,6 @@ func (c *Cascade) Read(ctx context.Context, t Text) error {
 func (c *Cascade) fail(drafter, slot int, err error) error {
 	c.failed[drafter][slot] = true
 	return fmt.Errorf("speculative: drafter %d: %w", drafter, err)
-}
-
-// first returns the first n tokens of a draft, or all.
-func (d Draft) first(n int) Draft {
-	d.Tokens = d.Tokens[:min(n, len(d.Tokens))]
-	if len(d.Dists) > 0 {
-		d.Dists = d.Dists[:len(d.Tokens)]
-	}
-	return d
 }
 
 // Learns reports whether a drafter learns from logits, so that calling Learn is

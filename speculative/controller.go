@@ -120,6 +120,7 @@ type Round struct {
 	Drafter  int
 	Asked    int  // tokens that the drafter was asked for, 0 if none was
 	Drafted  int  // tokens evaluated, of those it gave
+	Depth    int  // in a tree, how many of them follow one another at most; 0 if all do
 	Accepted int  // of them, those that stood
 	Offered  bool // the draft was an [Offer]
 
@@ -131,6 +132,14 @@ type Round struct {
 	// Plain is the estimated time that as many tokens take without drafts.
 	// Observe says it.
 	Plain time.Duration
+}
+
+// depth returns how many positions of the text the draft covers.
+func (r Round) depth() int {
+	if r.Depth > 0 {
+		return r.Depth
+	}
+	return r.Drafted
 }
 
 // A Controller decides for each round of each text which drafter drafts how
@@ -443,8 +452,8 @@ func (c *Controller) learn(t *textControl, r Round) float64 {
 	if t.trial {
 		t.survival[d].fade()
 	}
-	t.survival[d].observe(max(1, r.Drafted), r.Accepted, survivalMemory)
-	c.others[d].observe(max(1, r.Drafted), r.Accepted, survivalOfOthers)
+	t.survival[d].observe(max(1, r.depth()), r.Accepted, survivalMemory)
+	c.others[d].observe(max(1, r.depth()), r.Accepted, survivalOfOthers)
 	switch {
 	case r.Accepted > 0:
 		t.gap = firstTrial

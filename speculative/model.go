@@ -23,6 +23,14 @@ type ModelOptions struct {
 	// MaxTokens bounds a draft. 0 is no bound.
 	MaxTokens int
 
+	// Widths, where there are any, make trees of drafts for texts with
+	// branches ([Text].Branches): how many tokens are proposed at each
+	// position, and one at those behind. The draft goes on behind the first of
+	// them, so that the others cost no evaluation of the draft model: {3} is
+	// 3+1+1 and so on. At temperature 0 a rule other than Coupled leaves
+	// nothing to draw beside the first.
+	Widths []int
+
 	// PMin ends a draft before a token where the draft model gives its most
 	// likely one less than that probability, filters and temperature aside. 0
 	// to 1; 0 is off.
@@ -44,6 +52,11 @@ func (o ModelOptions) check(l eval.Limits) error {
 		return fmt.Errorf("speculative: MaxTokens is %d, want 1 or more, or 0 for no bound", o.MaxTokens)
 	case !(o.PMin >= 0 && o.PMin <= 1):
 		return fmt.Errorf("speculative: PMin is %v, want 0 to 1", o.PMin)
+	}
+	for i, w := range o.Widths {
+		if w < 1 {
+			return fmt.Errorf("speculative: Widths has %d at position %d, want 1 or more", w, i)
+		}
 	}
 	return o.Rule.check()
 }
@@ -78,6 +91,7 @@ type modelSlot struct {
 	of      *sampler.Sampler // what sampler is a clone of
 	dists   []sampler.Dist
 	failed  error // for the next Draft to return
+	tree    Tree  // of the draft, where it is one
 }
 
 var _ Drafter = (*Model)(nil)
@@ -132,6 +146,9 @@ func (m *Model) Draft(ctx context.Context, t Text, n int) (Draft, error) {
 		}
 		s.failed = err
 	}
+	if m.branches(t) {
+		return s.tree.draft(), nil
+	}
 	d := Draft{Tokens: tokens}
 	if m.options.Rule != Coupled {
 		d.Dists = s.dists[:len(tokens)]
@@ -161,6 +178,11 @@ func (m *Model) Read(ctx context.Context, t Text) error {
 		}
 	}
 	return nil
+}
+
+// branches reports whether the drafts of a text are trees.
+func (m *Model) branches(t Text) bool {
+	return t.Branches > 0 && len(m.options.Widths) > 0 && !m.single
 }
 
 // bound returns how many tokens a draft may have behind a history. The last of
@@ -208,15 +230,18 @@ func (m *Model) follow(slot int, history []int32) error {
 	return nil
 }
 
-// extend drafts up to n tokens behind a slot's text.
+// extend drafts up to n tokens behind a slot's text. Of a tree it makes the
+// first of each position part of the text.
 func (m *Model) extend(ctx context.Context, t Text, n int) error {
 	s := &m.slots[t.Slot]
 	start := len(s.text)
+	branching, beside, last := m.branches(t), t.Branches, Root
+	s.tree = Tree{Tokens: s.tree.Tokens[:0], Parents: s.tree.Parents[:0]}
 	stateful := t.Sampler.Stateful()
 	if s.of != t.Sampler || stateful {
 		s.sampler, s.of = t.Sampler.Clone(), t.Sampler
 	}
-	for i := range n {
+	for i := 0; i < n; i++ {
 		logits, err := m.read(ctx, t.Slot)
 		if err != nil {
 			return err
@@ -224,15 +249,17 @@ func (m *Model) extend(ctx context.Context, t Text, n int) error {
 		if m.doubtful(logits) {
 			return nil
 		}
-		var q *sampler.Dist
-		if m.options.Rule != Coupled {
-			if i == len(s.dists) {
-				s.dists = append(s.dists, sampler.Dist{})
+		var x int32
+		if branching {
+			width := min(m.width(i), n-i, 1+beside)
+			node := len(s.tree.Tokens)
+			if err := m.fan(s, last, width, logits, t.Seed, start); err != nil {
+				return err
 			}
-			q = &s.dists[i]
-		}
-		x, err := m.options.Rule.Draw(q, s.sampler, logits, s.text, t.Seed, start)
-		if err != nil {
+			x, last = s.tree.Tokens[node], node
+			more := len(s.tree.Tokens) - node - 1
+			n, beside = n-more, beside-more
+		} else if x, err = m.draw(s, i, logits, t.Seed, start); err != nil {
 			return err
 		}
 		s.text = append(s.text, x)
@@ -242,6 +269,61 @@ func (m *Model) extend(ctx context.Context, t Text, n int) error {
 		if stateful {
 			s.sampler.Accept(x)
 		}
+	}
+	return nil
+}
+
+// draw draws the i-th token of a draft.
+func (m *Model) draw(s *modelSlot, i int, logits []float32, seed uint64, start int) (int32, error) {
+	var q *sampler.Dist
+	if m.options.Rule != Coupled {
+		if i == len(s.dists) {
+			s.dists = append(s.dists, sampler.Dist{})
+		}
+		q = &s.dists[i]
+	}
+	return m.options.Rule.Draw(q, s.sampler, logits, s.text, seed, start)
+}
+
+// width returns how many tokens of a tree are proposed at a position.
+func (m *Model) width(i int) int {
+	if i < len(m.options.Widths) {
+		return m.options.Widths[i]
+	}
+	return 1
+}
+
+// fan adds up to width children to a node of a slot's tree, at least one. With
+// Coupled the others are what the target would draw if it could not draw those
+// before, with the noise for that position: a row may be written to.
+func (m *Model) fan(s *modelSlot, parent, width int, logits []float32, seed uint64, start int) error {
+	at := sampler.Draw{Seed: seed, Pos: len(s.text)}
+	if m.options.Rule != Coupled {
+		var q sampler.Dist // the tree keeps it
+		if err := s.sampler.DistAt(&q, logits, s.text, at); err != nil {
+			return err
+		}
+		for range width {
+			if s.tree.Draw(parent, &q, seed, start) == Root {
+				return nil
+			}
+		}
+		return nil
+	}
+	chooser := s.sampler
+	for i := range width {
+		x, err := chooser.Pick(logits, s.text, at)
+		if i > 0 && (err != nil || s.tree.hasChild(parent, x)) {
+			return nil // there is no other
+		}
+		if err != nil {
+			return err
+		}
+		s.tree.Add(parent, x)
+		if i == 0 && width > 1 && s.sampler.Stateful() {
+			chooser = s.sampler.Clone() // what draws beside the first token must not move the state
+		}
+		logits[x] = float32(math.Inf(-1))
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func TestMonteCarlo(t *testing.T) {
 					text = append(text, x)
 				}
 				target.text, target.start, target.done, target.seed = text, start, 0, seed
-				k, y, err := v.Verify(rule, target, Draft{text[start:], d.Dists[:want]}, sampler.Draw{Seed: seed, Pos: start})
+				k, y, err := v.Verify(rule, target, Draft{Tokens: text[start:], Dists: d.Dists[:want]}, sampler.Draw{Seed: seed, Pos: start})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -17,7 +17,8 @@ type Stats struct {
 	Plain time.Duration
 }
 
-// RankStats count the drafts at one position of a draft.
+// RankStats count the drafts at one position of a draft. What a tree has there
+// counts as one.
 type RankStats struct {
 	Drafted  int
 	Tested   int // all drafts before it stood
@@ -97,8 +98,8 @@ func (s *Stats) Count(r Round) {
 		return
 	}
 	s.Drafts++
-	s.ByRank = extend(s.ByRank, r.Drafted)
-	for i := range r.Drafted {
+	s.ByRank = extend(s.ByRank, r.depth())
+	for i := range r.depth() {
 		s.ByRank[i].Drafted++
 		if i <= r.Accepted {
 			s.ByRank[i].Tested++

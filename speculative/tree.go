@@ -64,12 +64,28 @@ func (t *Tree) draw(c chance, parent int, q *sampler.Dist, seed uint64, start in
 }
 
 func (t *Tree) hasChild(parent int, token int32) bool {
-	for c := parent + 1; c < len(t.Tokens); c++ {
+	return t.childBelow(parent, token, len(t.Tokens)) >= 0
+}
+
+// childBelow returns the child of a node, below limit, that is a token, or -1.
+func (t *Tree) childBelow(parent int, token int32, limit int) int {
+	for c := parent + 1; c < limit; c++ {
 		if t.Parents[c] == parent && t.Tokens[c] == token {
-			return true
+			return c
 		}
 	}
-	return false
+	return -1
+}
+
+// draft returns a tree without Replacement as a draft.
+func (t *Tree) draft() Draft {
+	d := Draft{Tokens: t.Tokens, Parents: t.Parents}
+	if len(t.Dists) > 0 {
+		for _, p := range t.Parents {
+			d.Dists = append(d.Dists, t.Dists[p+1])
+		}
+	}
+	return d
 }
 
 // check reports what makes it no tree.
@@ -148,17 +164,14 @@ func Walk(t *Tree, pick func(node int) (int32, error)) (node int, next int32, er
 		return Root, 0, err
 	}
 	node = Root
-walk:
 	for {
 		if next, err = pick(node); err != nil {
 			return node, 0, err
 		}
-		for c := node + 1; c < len(t.Tokens); c++ {
-			if t.Parents[c] == node && t.Tokens[c] == next {
-				node = c
-				continue walk
-			}
+		child := t.childBelow(node, next, len(t.Tokens))
+		if child < 0 {
+			return node, next, nil
 		}
-		return node, next, nil
+		node = child
 	}
 }

@@ -1,6 +1,7 @@
 package speculative
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -315,4 +316,80 @@ func TestTraversalDoesNotAllocate(t *testing.T) {
 		round()
 	}
 	assert.Zero(t, testing.AllocsPerRun(100, round))
+}
+
+// A treeTarget answers for a draft that is a tree, and fails at some places.
+type treeTarget struct {
+	p    language
+	d    Draft
+	lost func(prefix []int32) bool
+}
+
+func (t treeTarget) Dist(dst *sampler.Dist, i int) error {
+	prefix := t.d.AppendPath(nil, i)
+	if t.lost(prefix) {
+		return errBoom
+	}
+	*dst = *t.p(prefix)
+	return nil
+}
+
+func (t treeTarget) Pick(int) (int32, error) { panic("a tree of draws is judged by distributions") }
+
+// Verify judges a tree of draws so that the text has the distribution of the
+// target, also up to where the target fails: behind some of the first tokens,
+// or some pairs.
+func TestTreeDraftsBesideErrors(t *testing.T) {
+	t.Parallel()
+	p, q := chained(drawing, randomLogits(1, 3, 1)), chained(drawing, randomLogits(2, 3, 1))
+	for name, lost := range map[string]func(prefix []int32) bool{
+		"never": func([]int32) bool { return false },
+		"pairs": func(prefix []int32) bool { return len(prefix) == 2 && (prefix[0]+prefix[1])%2 == 0 },
+		"first": func(prefix []int32) bool { return len(prefix) == 1 && prefix[0] == 1 },
+	} {
+		got := map[string]float64{}
+		var e enumerator
+		e.runs(func() {
+			d := shape{2, 1, 1}.grow(&game{q: q}, &e, nil, false).draft()
+			place, next, err := production(Block)(&e, treeTarget{p, d, lost}, d, sampler.Draw{})
+			text := d.AppendPath(nil, place)
+			if err == nil {
+				text = append(text, next)
+			}
+			for len(text) < 2 { // complete it by plain rounds
+				plain := &tableTarget{c: &e, p: p, cache: text, pos: len(text)}
+				x, _ := plain.Pick(0)
+				text = append(text, x)
+			}
+			got[fmt.Sprint(text[:2])] += e.mass
+		})
+		for a := range int32(3) {
+			for b := range int32(3) {
+				assert.InDelta(t, p(nil).ProbOf(a)*p([]int32{a}).ProbOf(b), got[fmt.Sprint([]int32{a, b})], exact, name)
+			}
+		}
+	}
+}
+
+// What a draft says of itself, by hand: 0 - 2 - 4, 0 - 3, 1 - 5.
+func TestDraftsAsTrees(t *testing.T) {
+	d := Draft{Tokens: []int32{10, 11, 12, 13, 14, 15}, Parents: []int{Root, Root, 0, 0, 2, 1}}
+	for _, test := range []struct {
+		tokens   []int32
+		n, place int
+	}{{nil, 0, 0}, {[]int32{12}, 0, 0}, {[]int32{10, 12, 14, 9}, 3, 5}, {[]int32{10, 13, 14}, 2, 4}, {[]int32{11, 15}, 2, 6}} {
+		n, place := d.Follow(test.tokens)
+		assert.Equal(t, [2]int{test.n, test.place}, [2]int{n, place}, "%v", test.tokens)
+		assert.ElementsMatch(t, test.tokens[:n], d.AppendPath(nil, place), "%v", test.tokens)
+	}
+	assert.Equal(t, 3, d.leaves())
+	assert.Equal(t, 3, d.depth())
+	for _, test := range []struct{ n, branches, want int }{{6, 2, 6}, {9, 9, 6}, {4, 2, 4}, {6, 1, 3}, {6, 0, 1}, {3, 1, 3}} {
+		cut, err := d.fit(test.n, test.branches)
+		require.NoError(t, err)
+		assert.Equal(t, d.Tokens[:test.want], cut.Tokens, "%+v", test)
+	}
+	_, err := Draft{Tokens: []int32{1, 1}, Parents: []int{Root, Root}}.fit(2, 2)
+	assert.EqualError(t, err, "speculative: node 1 of a tree is token 1, as another child of its parent is")
+	assert.Equal(t, [2]int{2, 2}, func() [2]int { n, p := Draft{Tokens: []int32{1, 2, 3}}.Follow([]int32{1, 2, 4}); return [2]int{n, p} }())
 }

@@ -2,13 +2,16 @@ package speculative
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sortes-llm/sortes/sampler"
 )
 
-// A Target answers for the target model after the first i tokens of a draft,
-// 0 to all of them. It is asked with i that never falls, for as few as the rule
-// needs, and not again after an error.
+// A Target answers for the target model at place i of a draft: after its first
+// i tokens, 0 to all of them, or in a tree after the i-th and those that lead to
+// it. It is asked with i that never falls, for as few as the rule needs, and not
+// again after an error; of a tree of drawn tokens it is asked for the
+// distributions of all places.
 type Target interface {
 	// Pick returns the token that the plain text has there.
 	Pick(i int) (int32, error)
@@ -26,10 +29,11 @@ type Verifier struct {
 	parts [2]residual
 	byID  []float64 // probabilities by token, all 0 between uses
 	tree  []level
+	dists []sampler.Dist // of the target, by place of a tree
 }
 
-// Verify returns how many tokens of a draft stand under a rule, and the token
-// that follows them. A draft may be empty: the token is then the plain text's.
+// Verify returns how many tokens of a draft stand under a rule, or of a tree the
+// place up to which it stands, and the token that follows. A draft may be empty: the token is then the plain text's.
 // at says the seed of the text and the position of its next token, where the
 // draft begins.
 //
@@ -41,11 +45,23 @@ func (v *Verifier) Verify(rule Rule, t Target, d Draft, at sampler.Draw) (accept
 	if err := rule.check(); err != nil {
 		return 0, 0, err
 	}
+	if d.Parents != nil {
+		if err := d.checkTree(); err != nil {
+			return 0, 0, err
+		}
+	}
 	if rule == Coupled || len(d.Dists) == 0 {
+		if d.Parents != nil {
+			node, next, err := Walk(d.tree(), func(node int) (int32, error) { return t.Pick(node + 1) })
+			return node + 1, next, err
+		}
 		return coupled(t, d.Tokens)
 	}
 	if err := d.check(); err != nil {
 		return 0, 0, err
+	}
+	if d.Parents != nil {
+		return v.traverse(t, d, at)
 	}
 	if rule == Block {
 		return v.block(t, d, at)
@@ -62,6 +78,36 @@ func coupled(t Target, draft []int32) (accepted int, next int32, err error) {
 		}
 		accepted++
 	}
+}
+
+// traverse judges a tree of drawn tokens by [Verifier.Traverse].
+//
+// As in block, an error of the target makes a smaller tree of it: what was drawn
+// behind that place is left out, and what was drawn after the first of that.
+func (v *Verifier) traverse(t Target, d Draft, at sampler.Draw) (place int, next int32, err error) {
+	for len(v.dists) <= len(d.Tokens) {
+		v.dists = append(v.dists, sampler.Dist{})
+	}
+	failed := map[int]error{}
+	for i := 0; i <= len(d.Tokens); i++ {
+		err := t.Dist(&v.dists[i], i)
+		if err == nil {
+			continue
+		}
+		if i == 0 {
+			return 0, 0, err
+		}
+		failed[i] = err
+		v.dists[i] = d.Dists[i-1] // any will do: what is drawn from it is not used
+		if child := slices.Index(d.Parents, i-1); child >= 0 {
+			d = d.first(child)
+		}
+	}
+	node, next, err := v.Traverse(v.dists[:len(d.Tokens)+1], d.tree(), at)
+	if err == nil {
+		err = failed[node+1]
+	}
+	return node + 1, next, err
 }
 
 // token lets each token x stand with probability p(x)/q(x). The first that does

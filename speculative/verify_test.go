@@ -106,7 +106,7 @@ func TestRulesInSpecialCases(t *testing.T) {
 			d := drawn(g, c, text, n)
 			for i, x := range d.Tokens {
 				if d.Dists[i].ProbOf(x) < .5 {
-					return Draft{d.Tokens[:i+1], d.Dists[:i+1]}
+					return Draft{Tokens: d.Tokens[:i+1], Dists: d.Dists[:i+1]}
 				}
 			}
 			return d
@@ -228,13 +228,13 @@ func TestControls(t *testing.T) {
 	}
 	argmax := func(g *game, _ chance, text []int32, n int) Draft {
 		d := g.q(text)
-		return Draft{[]int32{d.Token(0)}, []sampler.Dist{*d}}
+		return Draft{Tokens: []int32{d.Token(0)}, Dists: []sampler.Dist{*d}}
 	}
 	dropped := func(g *game, c chance, text []int32, n int) Draft {
 		d := drawn(g, c, text, n)
 		for i, x := range d.Tokens {
 			if d.Dists[i].ProbOf(x) < .5 {
-				return Draft{d.Tokens[:i], d.Dists[:i]}
+				return Draft{Tokens: d.Tokens[:i], Dists: d.Dists[:i]}
 			}
 		}
 		return d
@@ -387,16 +387,16 @@ func TestAsksForNoMoreThanItNeeds(t *testing.T) {
 		{"no draft", Token, Draft{}, script{picks: []int32{7}}, 0, 7, []string{"pick 0"}},
 		{"all stand", Coupled, Draft{Tokens: []int32{4, 5}}, script{picks: []int32{4, 5, 6}}, 2, 6, []string{"pick 0", "pick 1", "pick 2"}},
 		{"one stands", Coupled, Draft{Tokens: []int32{4, 5}}, script{picks: []int32{4, 6, 6}}, 1, 6, []string{"pick 0", "pick 1"}},
-		{"distributions do not matter", Coupled, Draft{[]int32{4}, make([]sampler.Dist, 7)}, script{picks: []int32{4, 6}}, 1, 6, []string{"pick 0", "pick 1"}},
+		{"distributions do not matter", Coupled, Draft{Tokens: []int32{4}, Dists: make([]sampler.Dist, 7)}, script{picks: []int32{4, 6}}, 1, 6, []string{"pick 0", "pick 1"}},
 		{"certain", Block, Draft{Tokens: []int32{4, 5}}, script{picks: []int32{4, 6, 6}}, 1, 6, []string{"pick 0", "pick 1"}},
 		{"certain", Token, Draft{Tokens: []int32{4, 5}}, script{picks: []int32{4, 6, 6}}, 1, 6, []string{"pick 0", "pick 1"}},
-		{"all stand", Token, Draft{[]int32{1, 1}, []sampler.Dist{*sure, *sure}}, script{picks: []int32{9, 9, 6}, dists: []*sampler.Dist{sure, sure}}, 2, 6,
+		{"all stand", Token, Draft{Tokens: []int32{1, 1}, Dists: []sampler.Dist{*sure, *sure}}, script{picks: []int32{9, 9, 6}, dists: []*sampler.Dist{sure, sure}}, 2, 6,
 			[]string{"dist 0", "dist 1", "pick 2"}},
-		{"one stands", Token, Draft{[]int32{1, 1, 1}, []sampler.Dist{*sure, *sure, *sure}}, script{dists: []*sampler.Dist{sure, other, sure}}, 1, 0,
+		{"one stands", Token, Draft{Tokens: []int32{1, 1, 1}, Dists: []sampler.Dist{*sure, *sure, *sure}}, script{dists: []*sampler.Dist{sure, other, sure}}, 1, 0,
 			[]string{"dist 0", "dist 1"}},
-		{"all stand", Block, Draft{[]int32{1, 1}, []sampler.Dist{*sure, *sure}}, script{picks: []int32{9, 9, 6}, dists: []*sampler.Dist{sure, sure}}, 2, 6,
+		{"all stand", Block, Draft{Tokens: []int32{1, 1}, Dists: []sampler.Dist{*sure, *sure}}, script{picks: []int32{9, 9, 6}, dists: []*sampler.Dist{sure, sure}}, 2, 6,
 			[]string{"dist 0", "dist 1", "pick 2"}},
-		{"nothing stands behind a token that cannot", Block, Draft{[]int32{1, 1, 1}, []sampler.Dist{*sure, *sure, *sure}}, script{dists: []*sampler.Dist{sure, other, sure}}, 1, 0,
+		{"nothing stands behind a token that cannot", Block, Draft{Tokens: []int32{1, 1, 1}, Dists: []sampler.Dist{*sure, *sure, *sure}}, script{dists: []*sampler.Dist{sure, other, sure}}, 1, 0,
 			[]string{"dist 0", "dist 1"}},
 	} {
 		test.s.fails = -1
@@ -416,7 +416,7 @@ func TestTargetFails(t *testing.T) {
 		for fails := range 4 {
 			s := &script{picks: []int32{1, 1, 1, 1}, dists: []*sampler.Dist{sure, sure, sure}, fails: fails}
 			var v Verifier
-			k, _, err := v.Verify(rule, s, Draft{[]int32{1, 1, 1}, []sampler.Dist{*sure, *sure, *sure}}, sampler.Draw{})
+			k, _, err := v.Verify(rule, s, Draft{Tokens: []int32{1, 1, 1}, Dists: []sampler.Dist{*sure, *sure, *sure}}, sampler.Draw{})
 			assert.ErrorIs(t, err, errBoom, "%v", rule)
 			assert.Equal(t, fails, k, "%v", rule)
 			assert.Len(t, s.asked, fails+1, "%v: not asked again", rule)
@@ -424,7 +424,7 @@ func TestTargetFails(t *testing.T) {
 		// An error behind a token that does not stand does not matter.
 		s := &script{picks: []int32{0}, dists: []*sampler.Dist{dist(1, 0)}, fails: 1}
 		var v Verifier
-		k, next, err := v.Verify(rule, s, Draft{[]int32{1, 1}, []sampler.Dist{*sure, *sure}}, sampler.Draw{})
+		k, next, err := v.Verify(rule, s, Draft{Tokens: []int32{1, 1}, Dists: []sampler.Dist{*sure, *sure}}, sampler.Draw{})
 		require.NoError(t, err)
 		assert.Equal(t, 0, k)
 		assert.Equal(t, int32(0), next)
@@ -488,11 +488,11 @@ func TestBadDrafts(t *testing.T) {
 	}{
 		{Rule(3), Draft{}, "speculative: the rule is Rule(3), want Coupled, Block or Token"},
 		{Rule(-1), Draft{}, "speculative: the rule is Rule(-1), want Coupled, Block or Token"},
-		{Token, Draft{[]int32{1, 1}, []sampler.Dist{sure}}, "speculative: 2 drafted tokens come with 1 distributions, want one for each or none"},
-		{Block, Draft{nil, []sampler.Dist{sure}}, "speculative: 0 drafted tokens come with 1 distributions, want one for each or none"},
-		{Block, Draft{[]int32{1, 7}, []sampler.Dist{sure, sure}}, "speculative: drafted token 1 is 7, which its distribution does not list"},
-		{Token, Draft{[]int32{-1}, []sampler.Dist{sure}}, "speculative: drafted token 0 is -1, which its distribution does not list"},
-		{Token, Draft{[]int32{1}, []sampler.Dist{{}}}, "speculative: drafted token 0 is 1, which its distribution does not list"},
+		{Token, Draft{Tokens: []int32{1, 1}, Dists: []sampler.Dist{sure}}, "speculative: 2 drafted tokens come with 1 distributions, want one for each or none"},
+		{Block, Draft{Tokens: nil, Dists: []sampler.Dist{sure}}, "speculative: 0 drafted tokens come with 1 distributions, want one for each or none"},
+		{Block, Draft{Tokens: []int32{1, 7}, Dists: []sampler.Dist{sure, sure}}, "speculative: drafted token 1 is 7, which its distribution does not list"},
+		{Token, Draft{Tokens: []int32{-1}, Dists: []sampler.Dist{sure}}, "speculative: drafted token 0 is -1, which its distribution does not list"},
+		{Token, Draft{Tokens: []int32{1}, Dists: []sampler.Dist{{}}}, "speculative: drafted token 0 is 1, which its distribution does not list"},
 	} {
 		var v Verifier
 		s := &script{}
@@ -503,7 +503,7 @@ func TestBadDrafts(t *testing.T) {
 	}
 	for _, rule := range ratioRules {
 		var v Verifier
-		k, _, err := v.Verify(rule, &script{dists: []*sampler.Dist{{}}, fails: -1}, Draft{[]int32{1}, []sampler.Dist{sure}}, sampler.Draw{})
+		k, _, err := v.Verify(rule, &script{dists: []*sampler.Dist{{}}, fails: -1}, Draft{Tokens: []int32{1}, Dists: []sampler.Dist{sure}}, sampler.Draw{})
 		assert.EqualError(t, err, "speculative: the target's distribution after 0 drafted tokens is empty")
 		assert.Zero(t, k)
 	}

@@ -32,6 +32,9 @@ type Config struct {
 	// does. 0 is no bound. Tokens that a sequence got by Copy count once.
 	Cells int
 
+	// Branches is how many branches an Eval may have besides the sequences.
+	Branches int
+
 	// Logits writes the row that follows prefix into dst. It must be a
 	// function of its arguments. Nil is Hashed(0).
 	Logits func(dst []float32, prefix []int32)
@@ -57,11 +60,12 @@ type Model struct {
 	c     Config
 	inUse atomic.Bool
 
-	seqs   [][]cell
-	nextID int // of the next cell
-	rows   []eval.Row
-	logits [][]float32 // one for each row of the last Eval, nil without Output
-	spare  [][]float32
+	seqs     [][]cell
+	branches []map[int][]cell // by sequence, those of the last Eval but the sequence itself
+	nextID   int              // of the next cell
+	rows     []eval.Row
+	logits   [][]float32 // one for each row of the last Eval, nil without Output
+	spare    [][]float32
 
 	mu    sync.Mutex
 	stats Counters
@@ -83,6 +87,7 @@ type Counters struct {
 	Probes    int
 	Idles     int
 	Truncates int
+	Keeps     int
 }
 
 // New returns a Model. It panics on sizes that no model can have.
@@ -99,7 +104,10 @@ func New(c Config) *Model {
 	if min(c.Vocab, c.Sequences, c.Context, c.Batch, c.Outputs) < 1 {
 		panic("tablemodel: a size below 1")
 	}
-	return &Model{c: c, seqs: make([][]cell, c.Sequences)}
+	if c.Branches < 0 || c.Branches > 0 && c.NoRollback {
+		panic("tablemodel: branches need a memory that can drop the end of a sequence")
+	}
+	return &Model{c: c, seqs: make([][]cell, c.Sequences), branches: make([]map[int][]cell, c.Sequences)}
 }
 
 func either(n, otherwise int) int {
@@ -138,8 +146,9 @@ func (m *Model) Limits() eval.Limits {
 	return eval.Limits{Vocab: m.c.Vocab, Sequences: m.c.Sequences, Context: m.c.Context, Batch: m.c.Batch, Outputs: m.c.Outputs}
 }
 
-// Eval implements eval.Evaluator. It panics on a number of rows outside the
-// batch, on more outputs than Limits allow and on a sequence that does not exist.
+// Eval implements eval.Brancher. It panics on a number of rows outside the
+// batch, on more outputs than Limits allow, on a sequence that does not exist, on
+// more branches than Config.Branches and on branches that meet again.
 func (m *Model) Eval(ctx context.Context, rows []eval.Row) error {
 	m.enter()
 	defer m.leave()
@@ -166,18 +175,20 @@ func (m *Model) Eval(ctx context.Context, rows []eval.Row) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("tablemodel: eval: %w", context.Cause(ctx))
 	}
+	m.branch(rows)
 	if err := m.admit(rows); err != nil {
+		clear(m.branches)
 		return err
 	}
 
 	m.rows = append(m.rows[:0], rows...)
 	for _, r := range rows {
-		m.seqs[r.Seq] = append(m.seqs[r.Seq], cell{r.Token, m.nextID})
-		m.nextID++
 		var row []float32
 		if r.Output {
 			row = m.row()
-			m.c.Logits(row, m.prefix(r.Seq))
+			m.c.Logits(row, tokensOf(m.append(r)))
+		} else {
+			m.append(r)
 		}
 		m.logits = append(m.logits, row)
 	}
@@ -185,18 +196,81 @@ func (m *Model) Eval(ctx context.Context, rows []eval.Row) error {
 	return nil
 }
 
+// branch makes the branches that the rows name, each as its sequence is.
+func (m *Model) branch(rows []eval.Row) {
+	more := 0
+	for _, r := range rows {
+		if r.First < 0 || r.First > r.Last || r.First == r.Last && r.Last != 0 {
+			panic(fmt.Sprintf("tablemodel: a row of the branches from %d to below %d", r.First, r.Last))
+		}
+		for b := 1; b < r.Last; b++ {
+			if m.branches[r.Seq] == nil {
+				m.branches[r.Seq] = map[int][]cell{}
+			}
+			if _, ok := m.branches[r.Seq][b]; !ok {
+				m.branches[r.Seq][b] = slices.Clone(m.seqs[r.Seq])
+				more++
+			}
+		}
+	}
+	if more > m.c.Branches {
+		panic(fmt.Sprintf("tablemodel: %d branches besides the sequences where %d are allowed", more, m.c.Branches))
+	}
+}
+
+// append adds a row to its branches, and returns what each of them holds.
+func (m *Model) append(r eval.Row) []cell {
+	first, last := r.First, r.Last
+	if last == 0 {
+		last = len(m.branches[r.Seq]) + 1
+	}
+	held := m.of(r.Seq, first)
+	grown := append(slices.Clip(held), cell{r.Token, m.nextID})
+	m.nextID++
+	for b := first; b < last; b++ {
+		if !slices.Equal(m.of(r.Seq, b), held) {
+			panic(fmt.Sprintf("tablemodel: branches %d and %d of sequence %d have parted", first, b, r.Seq))
+		}
+		if b == 0 {
+			m.seqs[r.Seq] = grown
+		} else {
+			m.branches[r.Seq][b] = grown
+		}
+	}
+	return grown
+}
+
+// of returns what a branch of a sequence holds.
+func (m *Model) of(seq, branch int) []cell {
+	if branch == 0 {
+		return m.seqs[seq]
+	}
+	held, ok := m.branches[seq][branch]
+	if !ok {
+		panic(fmt.Sprintf("tablemodel: no branch %d of sequence %d", branch, seq))
+	}
+	return held
+}
+
 // admit reports what keeps the rows out.
 func (m *Model) admit(rows []eval.Row) error {
-	more := make([]int, m.c.Sequences)
+	type way struct{ seq, branch int }
+	more := map[way]int{}
 	for i, r := range rows {
 		if r.Token < 0 || int(r.Token) >= m.c.Vocab {
 			return fmt.Errorf("tablemodel: row %d: token %d of %d: %w", i, r.Token, m.c.Vocab, eval.ErrToken)
 		}
-		more[r.Seq]++
+		last := r.Last
+		if last == 0 {
+			last = len(m.branches[r.Seq]) + 1
+		}
+		for b := r.First; b < last; b++ {
+			more[way{r.Seq, b}]++
+		}
 	}
-	for seq, n := range more {
-		if len(m.seqs[seq])+n > m.c.Context {
-			return fmt.Errorf("tablemodel: %d tokens for sequence %d: %w", len(m.seqs[seq])+n, seq, eval.ErrNoSlot)
+	for w, n := range more {
+		if held := len(m.seqs[w.seq]); held+n > m.c.Context {
+			return fmt.Errorf("tablemodel: %d tokens for sequence %d: %w", held+n, w.seq, eval.ErrNoSlot)
 		}
 	}
 	if used := m.cells(); m.c.Cells > 0 && used+len(rows) > m.c.Cells {
@@ -216,7 +290,7 @@ func (m *Model) cells() int {
 	return len(seen)
 }
 
-// expire overwrites the logits of the last Eval.
+// expire overwrites the logits of the last Eval and drops its branches.
 func (m *Model) expire() {
 	for _, row := range m.logits {
 		for i := range row {
@@ -228,6 +302,7 @@ func (m *Model) expire() {
 	}
 	m.logits = m.logits[:0]
 	m.rows = m.rows[:0]
+	clear(m.branches)
 }
 
 func (m *Model) row() []float32 {
@@ -239,9 +314,9 @@ func (m *Model) row() []float32 {
 	return make([]float32, m.c.Vocab)
 }
 
-func (m *Model) prefix(seq int) []int32 {
-	tokens := make([]int32, len(m.seqs[seq]))
-	for i, c := range m.seqs[seq] {
+func tokensOf(cells []cell) []int32 {
+	tokens := make([]int32, len(cells))
+	for i, c := range cells {
 		tokens[i] = c.token
 	}
 	return tokens
@@ -261,7 +336,7 @@ func (m *Model) Logits(i int) []float32 {
 func (m *Model) Len(seq int) int { return len(m.seqs[seq]) }
 
 // Tokens returns the tokens that a sequence holds.
-func (m *Model) Tokens(seq int) []int32 { return m.prefix(seq) }
+func (m *Model) Tokens(seq int) []int32 { return tokensOf(m.seqs[seq]) }
 
 // Truncate implements eval.Evaluator. It panics on n outside [0, Len(seq)].
 func (m *Model) Truncate(seq, n int) error {
@@ -276,6 +351,24 @@ func (m *Model) Truncate(seq, n int) error {
 		return fmt.Errorf("tablemodel: truncate %d tokens to %d: %w", held, n, eval.ErrNoRollback)
 	}
 	m.seqs[seq] = slices.Clip(m.seqs[seq][:n])
+	m.branches[seq] = nil
+	return nil
+}
+
+// Branches implements eval.Brancher.
+func (m *Model) Branches() int { return m.c.Branches }
+
+// Keep implements eval.Brancher. It panics as that says.
+func (m *Model) Keep(seq, branch, n int) error {
+	m.enter()
+	defer m.leave()
+	held := m.of(seq, branch)
+	if n < 0 || n > len(held) {
+		panic(fmt.Sprintf("tablemodel: keep %d of %d tokens of branch %d", n, len(held), branch))
+	}
+	m.count(func(c *Counters) { c.Keeps++ })
+	m.seqs[seq] = slices.Clone(held[:n])
+	m.branches[seq] = nil
 	return nil
 }
 
@@ -305,6 +398,7 @@ func (m *Model) Copy(dst, src int) error {
 		}
 	}
 	m.seqs[dst] = slices.Clone(m.seqs[src])
+	m.branches[dst] = nil
 	return nil
 }
 
@@ -323,4 +417,4 @@ func (m *Model) Idle() {
 	m.count(func(c *Counters) { c.Idles++ })
 }
 
-var _ eval.Evaluator = (*Model)(nil)
+var _ eval.Brancher = (*Model)(nil)
