@@ -245,7 +245,8 @@ func TestTreesWithoutBranches(t *testing.T) {
 	r.Guidance = &Guidance{Scale: 1.5, NegativePrompt: prompt(3, 9)}
 	plain := newEngine(t, tablemodel.New(tablemodel.Config{Context: 64, Sequences: 2}), Options{})
 	m = tablemodel.New(tablemodel.Config{Context: 64, Sequences: 2, Branches: 8})
-	e = newEngine(t, m, Options{Drafts: drafts(bush{8})})
+	d, _ := newTreeDrafter(t, 2, speculative.ModelOptions{Widths: []int{3, 2}})
+	e = newEngine(t, m, Options{Drafts: drafts(d)})
 	assertSame(t, runRequest(t, t.Context(), plain, r), runRequest(t, t.Context(), e, r))
 	assert.Zero(t, m.Counters().Keeps)
 }

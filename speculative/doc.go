@@ -47,8 +47,9 @@
 // which no rule can raise, and what follows in its place has the distribution
 // of the others.
 //
-// Trees have the same choice: [Walk] compares, [Verifier.Traverse] is the block
-// rule for trees drawn from distributions.
+// Trees ([Draft].Parents) have the same choice: [Walk] compares,
+// [Verifier.Traverse] is the block rule for trees drawn from distributions, and
+// serves Token as well.
 //
 // # What the promises rest on
 //

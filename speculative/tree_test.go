@@ -355,6 +355,8 @@ func TestTreeDraftsBesideErrors(t *testing.T) {
 			text := d.AppendPath(nil, place)
 			if err == nil {
 				text = append(text, next)
+			} else {
+				require.ErrorIs(t, err, errBoom)
 			}
 			for len(text) < 2 { // complete it by plain rounds
 				plain := &tableTarget{c: &e, p: p, cache: text, pos: len(text)}

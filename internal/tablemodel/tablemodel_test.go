@@ -132,3 +132,35 @@ func TestHashed(t *testing.T) {
 	assert.InDelta(t, 0, total/4000, 0.15)
 	assert.True(t, -4 <= low && low < -3.9 && 3.9 < high && high < 4)
 }
+
+func TestBranches(t *testing.T) {
+	m := New(Config{Vocab: 10, Branches: 2, Cells: 6, Context: 4, Logits: sum})
+	mustEval(t, m, row(0, 1))
+	on := func(token int32, first, last int) eval.Row {
+		return eval.Row{Token: token, Output: true, First: first, Last: last}
+	}
+	tree := []eval.Row{row(0, 2), on(3, 0, 2), on(4, 2, 3), on(5, 1, 2)} // 1 2 3, 1 2 3 5, 1 2 4
+	mustEval(t, m, tree...)
+	for i, want := range []int{3, 6, 7, 1} {
+		assert.Equal(t, float32(1), m.Logits(i)[want], "row %d", i)
+	}
+	assert.Equal(t, []int32{1, 2, 3}, m.Tokens(0), "branch 0")
+	require.NoError(t, m.Keep(0, 2, 3))
+	assert.Equal(t, []int32{1, 2, 4}, m.Tokens(0))
+	assert.Panics(t, func() { _ = m.Keep(0, 1, 1) }, "only once")
+	require.NoError(t, m.Truncate(0, 1))
+
+	mustEval(t, m, tree...)
+	require.NoError(t, m.Truncate(0, 1))
+	assert.Panics(t, func() { _ = m.Keep(0, 1, 1) }, "the sequence was changed")
+	assert.ErrorIs(t, m.Eval(t.Context(), append(tree, on(6, 1, 2))), eval.ErrNoSlot, "5 of 4 in branch 1")
+	assert.ErrorIs(t, m.Eval(t.Context(), append(tree, on(6, 2, 3), on(6, 0, 1))), eval.ErrNoSlot, "7 cells of 6")
+	assert.Equal(t, []int32{1}, m.Tokens(0))
+	assert.Panics(t, func() { _ = m.Keep(0, 1, 1) }, "no branches after an error")
+	for _, rows := range [][]eval.Row{{on(1, 0, 4)}, {on(1, 1, 1)}, {on(1, 2, 1)}, {on(1, 0, 1), on(1, 0, 2)}} {
+		assert.Panics(t, func() { _ = m.Eval(t.Context(), rows) })
+		require.NoError(t, m.Truncate(0, 0))
+		m = New(Config{Vocab: 10, Branches: 2})
+	}
+	assert.Panics(t, func() { New(Config{Branches: 1, NoRollback: true}) })
+}
