@@ -68,6 +68,24 @@ func TestContextShift(t *testing.T) {
 	}
 }
 
+// What a shift has moved is no prefix for another text, though its tokens are
+// the same: their keys and values were computed behind tokens that are gone.
+func TestContextShiftIsNotReused(t *testing.T) {
+	m := tablemodel.New(tablemodel.Config{Context: 24})
+	e := newEngine(t, m, Options{})
+	r := Request{Prompt: prompt(6, 3), MaxTokens: 30, IgnoreEOG: true, ContextShift: true, Keep: 4}
+	require.NoError(t, runRequest(t, t.Context(), e, r).err)
+	held := m.Tokens(0)
+	assert.Len(t, held, 4, "what was moved is dropped")
+
+	// 6 and 19 tokens fill the context and one more: of the 20 behind the 4 that
+	// stay 10 go. The window before the last tokens, as a prompt of its own:
+	text := join(r.Prompt, shifting(24, 4, r))
+	window := join(text[:4], text[14:25])
+	o := runRequest(t, t.Context(), e, Request{Prompt: window, MaxTokens: 3, IgnoreEOG: true})
+	assert.Equal(t, 4, o.stats.Cached)
+}
+
 // Keeping everything leaves room for one token at a time.
 func TestContextShiftKeepsAll(t *testing.T) {
 	r := Request{Prompt: prompt(10, 3), MaxTokens: 20, IgnoreEOG: true, ContextShift: true, Keep: 1000}
