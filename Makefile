@@ -50,7 +50,7 @@ fuzz: archive ## every fuzz target for a minute
 
 stress: archive $(SMOLS) ## what takes long: tests again and again, under the collector's and the race detector's eyes
 	$(GO) test -race -count 20 $(PURE)
-	SORTES_STRESS=1 $(TEST) -timeout 60m -run 'Random|Soak|Bounds|DraftedText' ./grammar ./cmd/gen
+	SORTES_STRESS=1 $(TEST) -timeout 60m -run 'Random|Soak|Bounds|DraftedText|RulesKeep' ./grammar ./cmd/gen
 	GODEBUG=cgocheck=1 GOGC=1 GOEXPERIMENT=cgocheck2 $(TEST) -count 5 -timeout 60m ./llama/...
 	SORTES_MUTATIONS=1 $(TEST) -run '^TestMutations$$' -timeout 60m ./llama/
 
