@@ -52,7 +52,7 @@ import (
 // # Never slower
 //
 // A round is drafted where the estimate says at least 1.02 times plain. Where
-// none does, rounds are plain, but for one trial after 2, 32, 64, and then every
+// none does, rounds are plain, but for one trial after 2, 16, 32, 64, and then every
 // 128 tokens, beginning anew when a trial succeeds. While a text is ahead of
 // plain decoding, drafting goes on down to an estimate of 0.96, so that a little
 // bad luck does not end it. Estimators need no trials: they know without drafting.
@@ -82,7 +82,7 @@ const (
 	mayPay     = 0.96 // and while the text is ahead of plain decoding by drafting
 	firstTrial = 2    // tokens without drafts before the first trial in a text
 	doubtful   = 1.3  // up to this the plain step must be known well
-	nextTrial  = 32   // and before the second; then twice as many each time
+	nextTrial  = 16   // and before the second; then twice as many each time
 	lastTrial  = 128
 
 	allowance    = 1.5   // plain steps that a text may fall behind
