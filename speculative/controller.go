@@ -85,7 +85,7 @@ const (
 	nextTrial  = 16   // and before the second; then twice as many each time
 	lastTrial  = 128
 
-	allowance    = 1.5   // plain steps that a text may fall behind
+	allowance    = 2.0   // plain steps that a text may fall behind
 	regret       = 0.005 // and part of its time
 	readingAhead = 0.25  // of what a drafter has to read must be left of both
 	credit       = 8.0   // plain steps gained that are remembered, to be spent
