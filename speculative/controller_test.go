@@ -264,7 +264,9 @@ func TestOffersAreChecked(t *testing.T) {
 		c.Observe(Round{Asked: p.N, Drafted: p.N, Offered: p.N > 0})
 	}
 	assert.NotZero(t, drafts)
-	assert.Less(t, drafts, 25)
+	// The account allows 2 steps of 10 ms, and .5% of 400: 40 ms. A draft takes 1
+	// ms a token.
+	assert.Less(t, drafts, 40)
 	assert.NotZero(t, last)
 }
 
