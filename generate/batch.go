@@ -2,6 +2,7 @@ package generate
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/sortes-llm/sortes/speculative"
@@ -81,9 +82,9 @@ func (s *sequence) next() int {
 // draft adds drafts to a round, no more than the batches, the context and the
 // budget can use: a round always adds one token to them.
 func (e *Engine) draft(r *run, rounds int) {
-	room := e.maxDrafts
+	room := math.MaxInt
 	if r.MaxTokens > 0 {
-		room = min(room, r.MaxTokens-(len(r.tokens)-len(r.Prompt))-1)
+		room = r.MaxTokens - (len(r.tokens) - len(r.Prompt)) - 1
 	}
 	for _, s := range r.sequences {
 		m := s.model

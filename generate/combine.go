@@ -30,12 +30,7 @@ func (g *Guidance) check(l eval.Limits) error {
 	case len(g.NegativePrompt) > l.Context:
 		return fmt.Errorf("generate: negative prompt: %w: %d tokens in a context of %d", ErrPromptTooLong, len(g.NegativePrompt), l.Context)
 	}
-	for i, t := range g.NegativePrompt {
-		if t < 0 || int(t) >= l.Vocab {
-			return fmt.Errorf("generate: token %d of the negative prompt is %d: %w of %d", i, t, eval.ErrToken, l.Vocab)
-		}
-	}
-	return nil
+	return checkTokens("token %d of the negative prompt", g.NegativePrompt, l)
 }
 
 // maxScale keeps products of logits finite.
@@ -71,6 +66,9 @@ type beginning struct {
 func (e *Engine) logits(r *run, i int) []float32 {
 	row := func(s *sequence) []float32 { return s.model.Logits(s.output(i)) }
 	logits, others := row(r.sequences[0]), r.sequences[1:]
+	if len(others) > 0 && e.combined == nil {
+		e.combined = make([]float32, len(logits))
+	}
 	if r.Guidance != nil {
 		sampler.Guide(e.combined, logits, row(others[0]), r.Guidance.Scale)
 		logits, others = e.combined, others[1:]

@@ -235,6 +235,20 @@ func TestDraftsFailAtEveryCall(t *testing.T) {
 	r := requests(4)[3]
 	r.MaxTokens = 12
 	want := simulate(tablemodel.Hashed(0), 64, r)
+	draft := tablemodel.Config{Context: 64, Logits: tablemodel.Hashed(0)}
+	failAtEveryCall(t, r, tablemodel.Config{Context: 64}, draft, speculative.ModelOptions{}, func(small *tablemodel.Model) {
+		if text := join(r.Prompt, want.ids()); !slices.Equal(small.Tokens(0), text[:small.Len(0)]) {
+			t.Errorf("the draft model holds %v of %v", small.Tokens(0), text)
+		}
+	})
+}
+
+// failAtEveryCall runs a request with an error, no room or a cancellation at
+// each call of the target and of the draft model, and then once more undisturbed.
+// after is told of the draft model while such a call is reached.
+func failAtEveryCall(t *testing.T, r Request, c, d tablemodel.Config, o speculative.ModelOptions, after func(small *tablemodel.Model)) {
+	t.Helper()
+	want := simulate(tablemodel.Hashed(0), 64, r)
 	for _, inDraft := range []bool{false, true} {
 		for _, how := range []string{"error", "full", "cancel"} {
 			for call := 0; ; call++ {
@@ -255,14 +269,14 @@ func TestDraftsFailAtEveryCall(t *testing.T) {
 					<-ctx.Done()
 					return fmt.Errorf("interrupted: %w", context.Cause(ctx))
 				}
-				c, d := tablemodel.Config{Context: 64}, tablemodel.Config{Context: 64, Logits: tablemodel.Hashed(0)}
+				c, d := c, d
 				if inDraft {
 					d.OnEval = hook
 				} else {
 					c.OnEval = hook
 				}
 				small := tablemodel.New(d)
-				model, err := speculative.NewModel(small, speculative.ModelOptions{})
+				model, err := speculative.NewModel(small, o)
 				require.NoError(t, err)
 				e := newEngine(t, tablemodel.New(c), Options{Drafts: drafts(model), PrefillChunk: 8})
 				o := runRequest(t, ctx, e, r)
@@ -278,8 +292,8 @@ func TestDraftsFailAtEveryCall(t *testing.T) {
 					require.Greater(t, call, 2)
 					break
 				}
-				if text := join(r.Prompt, want.ids()); !slices.Equal(small.Tokens(0), text[:small.Len(0)]) {
-					t.Errorf("the draft model holds %v of %v", small.Tokens(0), text)
+				if after != nil {
+					after(small)
 				}
 			}
 		}

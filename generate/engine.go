@@ -88,8 +88,7 @@ type Options struct {
 // evaluator with a method Idle() has been told so.
 type Engine struct {
 	models  []*model
-	target  *model      // the first of them
-	limits  eval.Limits // the target's
+	target  *model // the first of them
 	vocab   Vocab
 	options Options
 	log     *slog.Logger
@@ -103,7 +102,6 @@ type Engine struct {
 	took       time.Duration // the last evaluation
 	combined   []float32     // see logits
 	verifier   speculative.Verifier
-	maxDrafts  int
 	learns     bool // the drafters want rows of logits
 	noDrafts   bool // for one step: their rows had no room
 	noRollback bool // so that drafts do not pay
@@ -143,7 +141,7 @@ func New(m eval.Evaluator, v Vocab, o Options) (*Engine, error) {
 	if err := target.hold(o.Held); err != nil {
 		return nil, fmt.Errorf("generate: %w", err)
 	}
-	e.target, e.models, e.limits = target, []*model{target}, target.limits
+	e.target, e.models = target, []*model{target}
 	for i, m := range o.Amateurs {
 		amateur, err := newAmateur(m, target, e.log)
 		if err != nil {
@@ -159,9 +157,8 @@ func New(m eval.Evaluator, v Vocab, o Options) (*Engine, error) {
 		}
 	}
 	if o.Drafts != nil {
-		e.maxDrafts, e.learns = o.Drafts.Controller().Max(), o.Drafts.Learns()
+		e.learns = o.Drafts.Learns()
 	}
-	e.combined = make([]float32, target.limits.Vocab)
 	e.ends = sync.OnceValue(func() []int32 { return endTokens(v, target.limits.Vocab) })
 	e.wake = sync.NewCond(&e.mu)
 	e.evalCtx, e.interrupt = newInterrupt()

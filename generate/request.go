@@ -131,19 +131,26 @@ func (r Request) check(l eval.Limits, amateurs int) error {
 			return err
 		}
 	}
-	for i, t := range r.Prompt {
-		if t < 0 || int(t) >= l.Vocab {
-			return fmt.Errorf("generate: prompt token %d is %d: %w of %d", i, t, eval.ErrToken, l.Vocab)
-		}
+	if err := checkTokens("prompt token %d", r.Prompt, l); err != nil {
+		return err
 	}
-	for i, t := range r.EndTokens {
-		if t < 0 || int(t) >= l.Vocab {
-			return fmt.Errorf("generate: end token %d is %d: %w of %d", i, t, eval.ErrToken, l.Vocab)
-		}
+	if err := checkTokens("end token %d", r.EndTokens, l); err != nil {
+		return err
 	}
 	for i, s := range r.Stop {
 		if s == "" {
 			return fmt.Errorf("generate: stop string %d is empty", i)
+		}
+	}
+	return nil
+}
+
+// checkTokens reports the first token outside the vocabulary. what names one by
+// its index.
+func checkTokens(what string, tokens []int32, l eval.Limits) error {
+	for i, t := range tokens {
+		if t < 0 || int(t) >= l.Vocab {
+			return fmt.Errorf("generate: "+what+" is %d: %w of %d", i, t, eval.ErrToken, l.Vocab)
 		}
 	}
 	return nil

@@ -8,13 +8,16 @@ import (
 
 // hasRoom reports whether there are idle sequences for a run.
 func (e *Engine) hasRoom(r *run) bool {
-	wanted := map[*model]int{}
-	for _, b := range e.beginnings(r) {
-		wanted[b.model]++
+	wanted := 1 // of the target
+	if r.Guidance != nil {
+		wanted++
 	}
-	for m, n := range wanted {
-		if m.idle() < n {
+	for _, m := range e.models {
+		if m.idle() < wanted {
 			return false
+		}
+		if wanted = 1; r.Contrast == nil {
+			break // the amateurs are not asked
 		}
 	}
 	return true

@@ -119,7 +119,7 @@ func (e *Engine) start(ctx context.Context, request Request) (*run, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("generate: %w", context.Cause(ctx))
 	}
-	if err := request.check(e.limits, len(e.options.Amateurs)); err != nil {
+	if err := request.check(e.target.limits, len(e.options.Amateurs)); err != nil {
 		return nil, err
 	}
 	if request.ContextShift {

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sortes-llm/sortes/eval"
 	"github.com/sortes-llm/sortes/internal/tablemodel"
 	"github.com/sortes-llm/sortes/sampler"
 	"github.com/sortes-llm/sortes/speculative"
@@ -125,52 +124,8 @@ func TestTreesEndExactly(t *testing.T) {
 func TestTreesFailAtEveryCall(t *testing.T) {
 	r := requests(4)[3]
 	r.MaxTokens, r.IgnoreEOG, r.Stop = 12, true, nil
-	want := simulate(tablemodel.Hashed(0), 64, r)
-	for _, inDraft := range []bool{false, true} {
-		for _, how := range []string{"error", "full", "cancel"} {
-			for call := 0; ; call++ {
-				ctx, cancel := context.WithCancel(t.Context())
-				reached, over := false, false
-				hook := func(ctx context.Context, n int, _ []eval.Row) error {
-					if n != call || over {
-						return nil
-					}
-					reached = true
-					switch how {
-					case "error":
-						return errBoom
-					case "full":
-						return fmt.Errorf("full: %w", eval.ErrNoSlot)
-					}
-					cancel()
-					<-ctx.Done()
-					return fmt.Errorf("interrupted: %w", context.Cause(ctx))
-				}
-				c, d := tablemodel.Config{Context: 64, Branches: 6}, tablemodel.Config{Context: 64, Logits: like}
-				if inDraft {
-					d.OnEval = hook
-				} else {
-					c.OnEval = hook
-				}
-				model, err := speculative.NewModel(tablemodel.New(d), speculative.ModelOptions{Widths: []int{2, 2, 2, 2}})
-				require.NoError(t, err)
-				e := newEngine(t, tablemodel.New(c), Options{Drafts: drafts(model), PrefillChunk: 8})
-				o := runRequest(t, ctx, e, r)
-				over = true
-				cancel()
-				if o.err == nil && o.stats.Finish != ContextFull {
-					assertSame(t, want, o)
-				} else {
-					assert.Equal(t, want.ids()[:len(o.tokens)], o.ids())
-				}
-				assertSame(t, want, runRequest(t, t.Context(), e, r), "in the draft %v, %s, call %d", inDraft, how, call)
-				if !reached {
-					require.Greater(t, call, 2)
-					break
-				}
-			}
-		}
-	}
+	failAtEveryCall(t, r, tablemodel.Config{Context: 64, Branches: 6}, tablemodel.Config{Context: 64, Logits: like},
+		speculative.ModelOptions{Widths: []int{2, 2, 2, 2}}, nil)
 }
 
 // A block of trees keeps the distribution: all texts of three tokens over three,

@@ -257,7 +257,7 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 	rate := float64(b.Texts) / step
 	for d := range c.choices {
 		x := &c.choices[d]
-		c.appraise(x, t, d, offers)
+		c.appraise(x, t, d, offers, step)
 		if !x.offered {
 			for g := shortest; g <= longest; g++ {
 				if x.price[g] <= afford {
@@ -369,8 +369,9 @@ func (c *Controller) drafting(d, n int, behind float64) float64 {
 	return c.drafts[d].at(n, behind, draftShare*c.target.at(1, 0))
 }
 
-// appraise fills in what a drafter has to propose.
-func (c *Controller) appraise(x *choice, t *textControl, d int, offers []Offer) {
+// appraise fills in what a drafter has to propose where a plain round takes step
+// seconds.
+func (c *Controller) appraise(x *choice, t *textControl, d int, offers []Offer, step float64) {
 	o := find(offers, d)
 	x.offered, x.longest = o != nil, c.options.Max
 	if !x.offered {
@@ -383,7 +384,6 @@ func (c *Controller) appraise(x *choice, t *textControl, d int, offers []Offer) 
 			x.stand[g] = x.stand[g-1] + survives
 		}
 	}
-	step := c.evaluation(t.batch.Rows + 1)
 	for g := 1; g <= x.longest; g++ {
 		x.price[g] = max(0, c.evaluation(t.batch.Rows+1+g)-step)
 		if !x.offered {
