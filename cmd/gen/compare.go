@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/urfave/cli/v2"
 
 	"github.com/sortes-llm/sortes/generate"
@@ -116,16 +115,8 @@ func (a *app) compare(o *compareOptions) error {
 		return fmt.Errorf("there are no drafts to compare %s", m.noDrafts)
 	}
 	c := &comparison{models: m, o: o, log: slog.New(a.log)}
-	vocab := m.target.Vocab()
-	if err := o.useModelSampling(m.target); err != nil {
-		return err
-	}
-	o.resolveSeed()
-	config, err := o.samplerConfig(vocab)
+	config, err := o.modelConfig(m.target)
 	if err != nil {
-		return err
-	}
-	if err := o.grammar.bind(vocab, &config); err != nil {
 		return err
 	}
 	if err := m.start(a.ctx, o.options); err != nil {
@@ -184,14 +175,7 @@ func (o *compareOptions) chosen() []strategy {
 // noteIdleComparison names the flags other than those for sampling that change
 // nothing.
 func (o *compareOptions) noteIdleComparison(window int) {
-	if window == 0 {
-		o.noteIdle("--swa-full", "with this model, which has no sliding window")
-	}
-	if o.logDisable {
-		for _, flag := range []string{"--verbose", "--verbosity", "--log-file"} {
-			o.noteIdle(flag, "with --log-disable")
-		}
-	}
+	o.noteIdleBasics(window)
 	if !o.speculation.drafts(drafterModel) {
 		for _, flag := range draftModelFlags {
 			o.noteIdle(flag, "without draft or cascade in --strategies")
@@ -218,14 +202,11 @@ func (o *compareOptions) request(c *comparison, text string) (generate.Request, 
 		return generate.Request{}, err
 	}
 	limit := c.session.Limits().Context
-	if len(tokens) > limit {
-		return generate.Request{}, fmt.Errorf("the prompt has %d tokens and the context holds %d: shorten it, or choose a larger context with -c", len(tokens), limit)
-	}
-	config, err := o.samplerConfig(vocab)
-	if err != nil {
+	if err := checkLength("prompt", tokens, limit); err != nil {
 		return generate.Request{}, err
 	}
-	if err := o.grammar.bind(vocab, &config); err != nil {
+	config, err := o.constrainedConfig(vocab)
+	if err != nil {
 		return generate.Request{}, err
 	}
 	config.PromptLen = len(tokens)
@@ -311,11 +292,7 @@ func (a *app) progress(steps int, what string) (step func(end bool)) {
 	if !isTerminal(a.stderr) {
 		return func(bool) {}
 	}
-	bar := progressbar.NewOptions(steps,
-		progressbar.OptionSetWriter(a.stderr),
-		progressbar.OptionSetDescription(what),
-		progressbar.OptionSetWidth(30),
-		progressbar.OptionClearOnFinish())
+	bar := a.newBar(steps, what)
 	return func(end bool) {
 		if end {
 			_ = bar.Finish()

@@ -17,12 +17,6 @@ import (
 	"github.com/sortes-llm/sortes/speculative"
 )
 
-// closeDraft is a draft model for the tiny one, which it often agrees with.
-func closeDraft(t *testing.T) string {
-	t.Helper()
-	return tinymodel.Save(t.TempDir(), "draft.gguf", tinymodel.Llama(tinymodel.Options{Noise: 0.05}))
-}
-
 func idTokens(ids ...int32) []generate.Token {
 	var tokens []generate.Token
 	for _, id := range ids {
@@ -83,7 +77,7 @@ func TestMedian(t *testing.T) {
 // coupled strategy is that which gen itself writes.
 func TestCompare(t *testing.T) {
 	text1 := []string{"-m", tiny, "-p", "the and the and", "-n", "24", "-s", "4", "-c", "256"}
-	args := append([]string{"compare", "-md", closeDraft(t), "--repeat", "2", "--strategies", "all"}, text1...)
+	args := append([]string{"compare", "-md", tinyDraft(t, 0.05), "--repeat", "2", "--strategies", "all"}, text1...)
 	r := gen(t, args...)
 	require.Equal(t, exitDone, r.status, r.stderr)
 	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")

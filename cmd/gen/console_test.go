@@ -30,7 +30,7 @@ func consoleOf(t *testing.T, lines []string, flags ...string) result {
 }
 
 func TestConsoleSettings(t *testing.T) {
-	draft := closeDraft(t)
+	draft := tinyDraft(t, 0.05)
 	r := consoleOf(t, []string{
 		"/gamma 3", "/gamma", "/length 20", "/adaptive", "/seed 9",
 		"/target", "/target", "/ngram", "/cascade",
@@ -137,7 +137,7 @@ func TestConsolePrompts(t *testing.T) {
 		}
 		return all
 	}
-	all := rows([]string{"the and", "/length 20", "/processor topk 0.7 5", "the and", `//the\nand`, "/strategies plain", "/seed 5", "/length 6", "the"}, "-md", closeDraft(t))
+	all := rows([]string{"the and", "/length 20", "/processor topk 0.7 5", "the and", `//the\nand`, "/strategies plain", "/seed 5", "/length 6", "the"}, "-md", tinyDraft(t, 0.05))
 	require.Len(t, all, 13)
 	for i, row := range all {
 		flags := []string{"-p", "the and", "-n", "12", "-s", "4"}
@@ -203,7 +203,7 @@ func TestConsoleKeeps(t *testing.T) {
 
 func TestConsoleReplacesTheDraft(t *testing.T) {
 	bad := tinymodel.Save(t.TempDir(), "recurrent.gguf", tinymodel.Encoder(tinymodel.Options{}))
-	first, second := closeDraft(t), closeDraft(t)
+	first, second := tinyDraft(t, 0.05), tinyDraft(t, 0.05)
 	r := consoleOf(t, []string{"/drafter " + first, "the", "/drafter " + bad, "the", "/drafter " + second, "the", "/drafter"})
 	assert.Equal(t, exitFailure, r.status)
 	assert.Contains(t, r.stderr, "gen: 1 line of standard input")

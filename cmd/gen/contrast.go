@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/sortes-llm/sortes/generate"
@@ -91,8 +90,9 @@ func (o *options) combine(r *generate.Request, v *llama.Vocab, context int) erro
 		return err
 	case len(tokens) == 0:
 		return badUsage("the negative prompt is empty, and this model does not begin a text by itself: give one with --negative-prompt")
-	case len(tokens) > context:
-		return fmt.Errorf("the negative prompt has %d tokens and the context holds %d: shorten it, or choose a larger context with -c", len(tokens), context)
+	}
+	if err := checkLength("negative prompt", tokens, context); err != nil {
+		return err
 	}
 	r.Guidance = &generate.Guidance{Scale: c.scale, NegativePrompt: tokens}
 	return nil

@@ -73,15 +73,8 @@ func (a *app) generate(o *options) error {
 	}
 	defer m.close()
 	model := m.target
-	if err := o.useModelSampling(model); err != nil {
-		return err
-	}
-	o.resolveSeed()
-	config, err := o.samplerConfig(model.Vocab())
+	config, err := o.modelConfig(model)
 	if err != nil {
-		return err
-	}
-	if err := o.grammar.bind(model.Vocab(), &config); err != nil {
 		return err
 	}
 	if err := m.start(a.ctx, o); err != nil {
@@ -99,8 +92,8 @@ func (a *app) generate(o *options) error {
 	if err != nil {
 		return err
 	}
-	if limit := session.Limits().Context; len(tokens) > limit {
-		return fmt.Errorf("the prompt has %d tokens and the context holds %d: shorten it, or choose a larger context with -c", len(tokens), limit)
+	if err := checkLength("prompt", tokens, session.Limits().Context); err != nil {
+		return err
 	}
 
 	config.PromptLen = len(tokens)

@@ -20,13 +20,7 @@ func (a *app) open(flag, path string, o llama.ModelOptions) (*llama.Model, error
 	slog.New(a.log).Debug("loading", "model", path)
 	if isTerminal(a.stderr) {
 		const steps = 1000
-		bar := progressbar.NewOptions(steps,
-			progressbar.OptionSetWriter(a.stderr),
-			progressbar.OptionSetDescription("loading "+filepath.Base(path)),
-			progressbar.OptionSetWidth(30),
-			progressbar.OptionSetPredictTime(false),
-			progressbar.OptionSetElapsedTime(false),
-			progressbar.OptionClearOnFinish())
+		bar := a.newBar(steps, "loading "+filepath.Base(path), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false))
 		o.Progress = func(part float32) { _ = bar.Set(int(part * steps)) }
 		defer func() { _ = bar.Finish() }()
 	}
@@ -46,4 +40,13 @@ func (a *app) open(flag, path string, o llama.ModelOptions) (*llama.Model, error
 		return nil, fmt.Errorf("%w: name the file in it", err)
 	}
 	return nil, fmt.Errorf("%w (gen inspect shows what can be read of a file)", err)
+}
+
+// newBar makes a progress bar on standard error, which is a terminal.
+func (a *app) newBar(steps int, what string, more ...progressbar.Option) *progressbar.ProgressBar {
+	return progressbar.NewOptions(steps, append(more,
+		progressbar.OptionSetWriter(a.stderr),
+		progressbar.OptionSetDescription(what),
+		progressbar.OptionSetWidth(30),
+		progressbar.OptionClearOnFinish())...)
 }

@@ -166,6 +166,14 @@ func hexValue(b byte) byte {
 	return b&7 + 9
 }
 
+// checkLength reports that a prompt is longer than the context.
+func checkLength(what string, tokens []int32, context int) error {
+	if len(tokens) <= context {
+		return nil
+	}
+	return fmt.Errorf("the %s has %d tokens and the context holds %d: shorten it, or choose a larger context with -c", what, len(tokens), context)
+}
+
 // promptTokens tokenises a prompt.
 func promptTokens(v *llama.Vocab, text string) ([]int32, error) {
 	tokens, err := textTokens(v, text)

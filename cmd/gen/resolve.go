@@ -145,9 +145,9 @@ func (o *options) noteContext(limit int) {
 	}
 }
 
-// noteIdleFlags names the flags other than those for sampling that change
-// nothing. The model's attention looks back window tokens, 0 for all.
-func (o *options) noteIdleFlags(window int) {
+// noteIdleBasics names the flags of the model and of the log that change nothing.
+// The model's attention looks back window tokens, 0 for all.
+func (o *options) noteIdleBasics(window int) {
 	if window == 0 {
 		o.noteIdle("--swa-full", "with this model, which has no sliding window")
 	}
@@ -156,6 +156,12 @@ func (o *options) noteIdleFlags(window int) {
 			o.noteIdle(flag, "with --log-disable")
 		}
 	}
+}
+
+// noteIdleFlags names the flags other than those for sampling that change
+// nothing.
+func (o *options) noteIdleFlags(window int) {
+	o.noteIdleBasics(window)
 	if !o.contextShift {
 		o.noteIdle("--keep", "without --context-shift")
 	}

@@ -66,6 +66,25 @@ func (o *options) resolveSeed() {
 	o.find("--seed").note = "-1: drawn at random"
 }
 
+// modelConfig is constrainedConfig after the settings have taken what the model
+// recommends, and a seed where they have none.
+func (o *options) modelConfig(m *llama.Model) (sampler.Config, error) {
+	if err := o.useModelSampling(m); err != nil {
+		return sampler.Config{}, err
+	}
+	o.resolveSeed()
+	return o.constrainedConfig(m.Vocab())
+}
+
+// constrainedConfig is samplerConfig with the grammar.
+func (o *options) constrainedConfig(v *llama.Vocab) (sampler.Config, error) {
+	c, err := o.samplerConfig(v)
+	if err == nil {
+		err = o.grammar.bind(v, &c)
+	}
+	return c, err
+}
+
 // samplerConfig makes the configuration of the sampler: filters that are not
 // listed are off, and what must not be generated is banned.
 func (o *options) samplerConfig(v *llama.Vocab) (sampler.Config, error) {

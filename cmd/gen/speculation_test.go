@@ -14,10 +14,11 @@ import (
 	"github.com/sortes-llm/sortes/internal/tinymodel"
 )
 
-// tinyDraft is a model that agrees with the tiny one on most tokens.
-func tinyDraft(t *testing.T) string {
+// tinyDraft is a model that agrees with the tiny one on most tokens, and on the
+// more the less noise its weights have.
+func tinyDraft(t *testing.T, noise float64) string {
 	t.Helper()
-	return tinymodel.Save(t.TempDir(), "draft.gguf", tinymodel.Llama(tinymodel.Options{Noise: 0.1}))
+	return tinymodel.Save(t.TempDir(), "draft.gguf", tinymodel.Llama(tinymodel.Options{Noise: noise}))
 }
 
 // draftsOf runs the binary with --json and returns the text and what drafts did.
@@ -39,7 +40,7 @@ func draftsOf(t *testing.T, args ...string) (string, draftSummary) {
 }
 
 func TestEverySpeculationFlagActs(t *testing.T) {
-	draft := tinyDraft(t)
+	draft := tinyDraft(t, 0.1)
 	dir := t.TempDir()
 	prompt := strings.Repeat("the and one two ", 8)
 	base := []string{"-m", tiny, "-p", prompt, "-n", "60", "-c", "512", "-s", "4", "--temp", "0.8", "--ignore-eos", "--no-perf"}
@@ -106,7 +107,7 @@ func TestEverySpeculationFlagActs(t *testing.T) {
 }
 
 func TestEveryContrastFlagActs(t *testing.T) {
-	draft := tinyDraft(t)
+	draft := tinyDraft(t, 0.1)
 	base := []string{"-m", tiny, "-p", "the and", "-n", "40", "-c", "256", "-s", "4", "--temp", "0", "--ignore-eos", "--no-perf"}
 	with := func(flags ...string) string { return text(t, append(base, flags...)...) }
 	seen := map[string]string{"nothing": with()}
