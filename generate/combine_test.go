@@ -182,8 +182,8 @@ func TestCombinedEvalFails(t *testing.T) {
 }
 
 func TestCombinedBadRequests(t *testing.T) {
-	target := tablemodel.New(tablemodel.Config{Sequences: 2, Context: 32})
-	e := newEngine(t, target, Options{})
+	size := tablemodel.Config{Sequences: 2, Context: 32}
+	e := newEngine(t, tablemodel.New(size), Options{})
 	single := newEngine(t, tablemodel.New(tablemodel.Config{}), Options{})
 	for _, c := range []struct {
 		e    *Engine
@@ -201,7 +201,7 @@ func TestCombinedBadRequests(t *testing.T) {
 		c.r.Prompt = prompt(3, 1)
 		assert.EqualError(t, runRequest(t, t.Context(), c.e, c.r).err, c.want)
 	}
-	with := newEngine(t, target, Options{Amateurs: []eval.Evaluator{tablemodel.New(tablemodel.Config{Sequences: 2, Context: 32})}})
+	with := newEngine(t, tablemodel.New(size), Options{Amateurs: []eval.Evaluator{tablemodel.New(size)}})
 	assert.ErrorContains(t, runRequest(t, t.Context(), with, Request{Prompt: prompt(3, 1), Contrast: &sampler.Contrast{Alpha: 2}}).err, "alpha")
 
 	for want, a := range map[string]tablemodel.Config{
@@ -210,7 +210,7 @@ func TestCombinedBadRequests(t *testing.T) {
 		"generate: amateur 0: a context of 31 tokens, where the target has 32":                           {Sequences: 2, Context: 31},
 		"generate: amateur 0: a batch of 1 rows, 1 of them outputs, for 2 sequences: each must have one": {Sequences: 2, Batch: 1},
 	} {
-		_, err := New(target, tablemodel.Words(), Options{Amateurs: []eval.Evaluator{tablemodel.New(a)}})
+		_, err := New(tablemodel.New(size), tablemodel.Words(), Options{Amateurs: []eval.Evaluator{tablemodel.New(a)}})
 		assert.EqualError(t, err, want)
 	}
 }

@@ -59,7 +59,7 @@ func TestExact(t *testing.T) {
 	assert.Equal(t, 1, m.Counters().Probes)
 
 	m = tablemodel.New(tablemodel.Config{Noise: eval.Noise{MaxAbs: 0.125, Rows: 40, Depth: 600}})
-	newEngine(t, m, Options{})
+	newEngine(t, m, Options{}).Close() // others use the model below
 	assert.Zero(t, m.Counters().Probes)
 	_, err := New(m, tablemodel.Words(), Options{Exact: true})
 	assert.ErrorIs(t, err, ErrNotExact)

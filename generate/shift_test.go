@@ -75,8 +75,10 @@ func TestContextShiftIsNotReused(t *testing.T) {
 	e := newEngine(t, m, Options{})
 	r := Request{Prompt: prompt(6, 3), MaxTokens: 30, IgnoreEOG: true, ContextShift: true, Keep: 4}
 	require.NoError(t, runRequest(t, t.Context(), e, r).err)
+	e.Close() // the model is the test's own again
 	held := m.Tokens(0)
 	assert.Len(t, held, 4, "what was moved is dropped")
+	e = newEngine(t, m, Options{Held: [][]int32{held}})
 
 	// 6 and 19 tokens fill the context and one more: of the 20 behind the 4 that
 	// stay 10 go. The window before the last tokens, as a prompt of its own:
