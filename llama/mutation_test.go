@@ -87,7 +87,7 @@ func mutationChild(t *testing.T, first, step int) (last, count int, finished boo
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestMutations$", "-test.timeout=0")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("SORTES_MUTATIONS_CHILD=%d %d", first, step))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("SORTES_MUTATIONS_CHILD=%d %d", first, step), "TMPDIR="+t.TempDir()) // a crash leaves its files
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()

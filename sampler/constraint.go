@@ -71,7 +71,7 @@ func (c *Candidates) admit(step Step, history []int32) (skip bool) {
 			c.admitAbove(float64(c.Max())+c.temp*math.Log(f.p), f.least)
 		}
 	case temperature:
-		if f < greedyBelow {
+		if f.greedy() {
 			c.admitTop(1)
 		}
 	default:

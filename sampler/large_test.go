@@ -33,6 +33,8 @@ var largePlans = map[string]Config{
 	"adaptive-p cut": {Temperature: .9, MinP: .0001, AdaptiveTarget: .3, AdaptiveDecay: .9},
 	"inverse":        {Temperature: .9, DrawMethod: DrawInverse},
 	"inverse, cut":   {Temperature: .9, MinP: .001, DrawMethod: DrawInverse},
+	"greedy":         {MinP: .0001, MinKeep: 3},
+	"greedy, near":   {TypicalP: .95, Order: []string{"typ_p", "temperature"}},
 	"after a cut":    {Temperature: .9, MinP: .0001, TopK: 50, LogitBias: map[int32]float64{5: 2}, Order: []string{"min_p", "logit_bias", "top_k", "temperature"}},
 }
 

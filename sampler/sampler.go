@@ -218,7 +218,7 @@ func (s *Sampler) run(logits []float32, history []int32, t *Trace) error {
 				continue
 			}
 		}
-		if _, scales := step.Step.(temperature); !scales {
+		if t, scales := step.Step.(temperature); !scales || t.greedy() {
 			c.settle()
 		}
 		patched := len(c.undo)

@@ -33,8 +33,12 @@ func newTemperature(c *Config) (Step, error) {
 	return temperature(c.Temperature), nil
 }
 
+// greedy reports whether the temperature leaves one token: then it is a filter,
+// and does not only scale.
+func (t temperature) greedy() bool { return t < greedyBelow }
+
 func (t temperature) Apply(c *Candidates, _ []int32) error {
-	if t < greedyBelow {
+	if t.greedy() {
 		c.KeepTop(1)
 	} else {
 		c.temp *= float64(t)
