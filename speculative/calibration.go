@@ -106,11 +106,19 @@ func (t tally) blend(prior, weight float64) float64 {
 
 // count takes in an outcome; the trials that count add up to at most memory.
 func (t *tally) count(hit bool, memory float64) {
+	x := 0.0
+	if hit {
+		x = 1
+	}
+	t.add(x, memory)
+}
+
+// add takes in an outcome of which only the probability is known.
+func (t *tally) add(chance, memory float64) {
 	if t.trials >= memory {
 		t.hits *= 1 - 1/memory
 		t.trials *= 1 - 1/memory
 	}
-	if t.trials++; hit {
-		t.hits++
-	}
+	t.hits += chance
+	t.trials++
 }

@@ -31,6 +31,7 @@ type Cascade struct {
 	offers     []Offer        // scratch
 	drafts     []Draft
 	now        func() time.Time
+	weigh      func(p float64) (propose, goOn bool)
 }
 
 // NewCascade returns a cascade and its controller, for at least one drafter.
@@ -53,6 +54,7 @@ func NewCascade(o ControllerOptions, drafters ...Drafter) (*Cascade, error) {
 		failed:     make([]map[int]bool, len(drafters)),
 		drafts:     make([]Draft, len(drafters)),
 		now:        time.Now,
+		weigh:      controller.weigh,
 	}
 	for i, d := range drafters {
 		c.estimators[i], _ = d.(Estimator)
@@ -104,6 +106,9 @@ func (c *Cascade) draft(ctx context.Context, t Text, b Batch, round *Round) (Dra
 	if c.estimators[plan.Drafter] != nil {
 		round.Offered = true
 		return c.drafts[plan.Drafter].first(plan.N), nil
+	}
+	if t.Weigh = nil; !c.controller.options.Fixed {
+		t.Weigh = c.weigh
 	}
 	draft, err := c.drafters[plan.Drafter].Draft(ctx, t, plan.N)
 	if err == nil {

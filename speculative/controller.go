@@ -47,7 +47,9 @@ import (
 // from the rows that are there anyway, and L is the throughput of all.
 //
 // T and D are measured (costs), S per text and position (survival); a drafter
-// that is an Estimator brings its own S for each draft.
+// that is an Estimator brings its own S for each draft. A drafter that asks
+// before each token (Text.Weigh) is given no length: it is told when to stop
+// (pace), and its S and D are those of its drafts so far.
 //
 // # Never slower
 //
@@ -59,7 +61,7 @@ import (
 //
 // Above all stands an account of each text: a draft is made only if its whole
 // cost, should nothing of it stand, leaves the text behind plain decoding by no
-// more than one and a half plain steps and half a per cent of its time so far.
+// more than two plain steps and half a per cent of its time so far.
 
 // ControllerOptions are the settings of a [Controller]. The zero value means
 // the defaults.
@@ -153,6 +155,11 @@ type Controller struct {
 	others   []survival   // of texts so far, by drafter
 	texts    []*textControl
 
+	weighs   []bool       // by drafter, whether its last draft was weighed; see pace
+	sureness []sureness   // by drafter
+	yields   []yield      // of texts so far, by drafter
+	drafting *textControl // whose draft is under way
+
 	choices []choice // scratch, by drafter
 }
 
@@ -162,6 +169,11 @@ type choice struct {
 	longest int
 	stand   []float64 // drafts expected to stand
 	price   []float64 // seconds that drafting and verifying them takes
+
+	// Of a draft that is weighed as it is made, the length is open: what it is
+	// expected to come to, and the seconds.
+	open        bool
+	yield, cost float64 // drafts expected to stand, and seconds
 }
 
 // textControl is what is known of a text.
@@ -178,6 +190,10 @@ type textControl struct {
 	trial    bool    // the round under way is one
 	batch    Batch
 	expected float64 // drafts to stand of the offer taken
+	pace     pace    // of the draft under way
+	yields   []yield // by drafter
+	clarity  []tally // by drafter: chances to stand of tokens weighed
+	falls    []falls // by drafter
 }
 
 // reliance compares what an Estimator said would stand with what stood.
@@ -206,9 +222,12 @@ func NewController(drafters int, o ControllerOptions) (*Controller, error) {
 	}
 	return &Controller{
 		options: o, drafters: drafters,
-		drafts:  make([]draftCosts, drafters),
-		others:  make([]survival, drafters),
-		choices: choices,
+		drafts:   make([]draftCosts, drafters),
+		others:   make([]survival, drafters),
+		weighs:   make([]bool, drafters),
+		sureness: make([]sureness, drafters),
+		yields:   make([]yield, drafters),
+		choices:  choices,
 	}, nil
 }
 
@@ -224,6 +243,9 @@ func (c *Controller) text(slot int) *textControl {
 			survival: make([]survival, c.drafters),
 			trust:    make([]reliance, c.drafters),
 			lag:      make([]int, c.drafters),
+			yields:   make([]yield, c.drafters),
+			clarity:  make([]tally, c.drafters),
+			falls:    make([]falls, c.drafters),
 			gap:      firstTrial,
 		}
 	}
@@ -239,7 +261,7 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 		panic("speculative: a Batch needs at least 1 text and 0 rows")
 	}
 	t := c.text(slot)
-	t.batch, t.trial, t.expected = b, false, 0
+	t.batch, t.trial, t.expected, t.pace = b, false, 0, pace{}
 	longest := min(c.options.Max, b.Room)
 	switch {
 	case longest < max(1, c.options.Min):
@@ -258,7 +280,12 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 	for d := range c.choices {
 		x := &c.choices[d]
 		c.appraise(x, t, d, offers, step)
-		if !x.offered {
+		switch {
+		case x.offered:
+		case x.open:
+			n := float64(b.Texts)
+			rate = max(rate, n*(1+x.yield)/(step+n*x.cost))
+		default:
 			for g := shortest; g <= longest; g++ {
 				if x.price[g] <= afford {
 					rate = max(rate, c.throughput(x, d, g, b.Texts))
@@ -279,18 +306,25 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 		// full when it is known; all of it asked for before, no trial came any more.
 		reading := 0.0
 		if !x.offered {
-			reading = readingAhead * c.drafting(d, 0, max(0, catchingUp(t.lag[d])-1))
+			reading = readingAhead * c.draftTime(d, 0, max(0, catchingUp(t.lag[d])-1))
 		}
 		for g := shortest; g <= min(longest, x.longest); g++ {
 			if x.price[g]+reading > afford {
 				continue
 			}
-			speed := (1 + x.stand[g]/float64(b.Texts)) * step / (step + x.price[g])
-			if value := x.stand[g] - rate*x.price[g]; speed >= threshold && (plan.N == 0 || value > most) {
-				plan, most, t.speed = Plan{d, g}, value, speed
+			stand, price, n := x.stand[g], x.price[g], g
+			if x.open {
+				stand, price, n = x.yield, x.cost, longest
+			}
+			speed := (1 + stand/float64(b.Texts)) * step / (step + price)
+			if value := stand - rate*price; speed >= threshold && (plan.N == 0 || value > most) {
+				plan, most, t.speed = Plan{d, n}, value, speed
 			}
 			if !x.offered && speed > fastest {
-				trial, fastest = Plan{d, g}, speed
+				trial, fastest = Plan{d, n}, speed
+			}
+			if x.open {
+				break
 			}
 		}
 	}
@@ -298,8 +332,12 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 		t.trial = true
 		plan = trial
 	}
-	if x := &c.choices[plan.Drafter]; plan.N > 0 && x.offered {
+	switch x := &c.choices[plan.Drafter]; {
+	case plan.N == 0:
+	case x.offered:
 		t.expected = x.stand[plan.N] / t.trust[plan.Drafter].factor()
+	default:
+		c.begin(t, plan, rate, afford)
 	}
 	return plan
 }
@@ -363,9 +401,9 @@ func (c *Controller) baselineDue(t *textControl) bool {
 	return t.since >= 256
 }
 
-// drafting estimates the seconds that a drafter takes for n tokens, with the
+// draftTime estimates the seconds that a drafter takes for n tokens, with the
 // probability that it has something to catch up on.
-func (c *Controller) drafting(d, n int, behind float64) float64 {
+func (c *Controller) draftTime(d, n int, behind float64) float64 {
 	return c.drafts[d].at(n, behind, draftShare*c.target.at(1, 0))
 }
 
@@ -387,15 +425,33 @@ func (c *Controller) appraise(x *choice, t *textControl, d int, offers []Offer, 
 	for g := 1; g <= x.longest; g++ {
 		x.price[g] = max(0, c.evaluation(t.batch.Rows+1+g)-step)
 		if !x.offered {
-			x.price[g] += c.drafting(d, g, x.stand[g]-x.stand[g-1])
+			x.price[g] += c.draftTime(d, g, x.stand[g]-x.stand[g-1])
 		}
 	}
+	if x.open = !x.offered && c.weighs[d]; x.open {
+		c.open(x, t, d, step)
+	}
+}
+
+// open fills in what drafts come to that are weighed: what they came to, and
+// before that what the best fixed length would.
+func (c *Controller) open(x *choice, t *textControl, d int, step float64) {
+	best := 1
+	for g := 2; g <= x.longest; g++ {
+		if (1+x.stand[g])*(step+x.price[best]) > (1+x.stand[best])*(step+x.price[g]) {
+			best = g
+		}
+	}
+	y := yield{1, x.stand[best], max(0, c.evaluation(t.batch.Rows+1+best)-step) / step, float64(best), x.stand[best] - x.stand[best-1]}
+	y = t.yields[d].blend(c.yields[d].blend(y, yieldWeight), yieldOfText)
+	x.yield = y.stand
+	x.cost = y.rows*step + y.asked*c.draftTime(d, 1, 0) + c.draftTime(d, 0, y.behind)
 }
 
 // throughput estimates the tokens a second if all texts draft so many.
 func (c *Controller) throughput(x *choice, d, g, texts int) float64 {
 	n := float64(texts)
-	return n * (1 + x.stand[g]) / (c.evaluation(texts*(1+g)) + n*c.drafting(d, g, x.stand[g]-x.stand[g-1]))
+	return n * (1 + x.stand[g]) / (c.evaluation(texts*(1+g)) + n*c.draftTime(d, g, x.stand[g]-x.stand[g-1]))
 }
 
 // Evaluated takes in how long an evaluation of the target took that held
@@ -435,9 +491,13 @@ func (c *Controller) Observe(r Round) Round {
 		t.trust[r.Drafter].expected += t.expected
 		t.trust[r.Drafter].stood += float64(r.Accepted)
 	} else {
-		price += c.learn(t, r)
+		behind := catchingUp(t.lag[r.Drafter] - r.Accepted - 1) // what it was before the round
+		if t.pace.asked > 0 {
+			c.weighed(t, r.Drafted, r.Accepted, price/step, behind)
+		}
+		price += c.learn(t, r, behind)
 		t.lag[r.Drafter] = 1
-		if r.Accepted == r.Drafted {
+		if r.Accepted == r.Drafted && t.pace.asked <= r.Drafted { // the last draft was not read
 			t.lag[r.Drafter] = 2
 		}
 	}
@@ -447,25 +507,29 @@ func (c *Controller) Observe(r Round) Round {
 
 // learn takes in a round whose draft was asked for, and returns what the draft
 // cost. A drafter that gave nothing counts as one that was wrong.
-func (c *Controller) learn(t *textControl, r Round) float64 {
+func (c *Controller) learn(t *textControl, r Round, behind float64) float64 {
 	d := r.Drafter
+	c.weighs[d] = t.pace.asked > 0
 	if t.trial {
 		t.survival[d].fade()
+		t.yields[d] = t.yields[d].times(.5)
 	}
-	t.survival[d].observe(max(1, r.depth()), r.Accepted, survivalMemory)
-	c.others[d].observe(max(1, r.depth()), r.Accepted, survivalOfOthers)
+	if depth := max(r.depth(), 1-t.pace.asked); depth > 0 {
+		t.survival[d].observe(depth, r.Accepted, survivalMemory)
+		c.others[d].observe(depth, r.Accepted, survivalOfOthers)
+	}
 	switch {
 	case r.Accepted > 0:
 		t.gap = firstTrial
 	case t.trial:
 		t.gap = min(max(2*t.gap, nextTrial), lastTrial)
 	}
-	if r.Drafted == 0 {
+	n := max(r.Drafted, t.pace.asked)
+	if n == 0 {
 		return r.Draft.Seconds()
 	}
-	behind := catchingUp(t.lag[d] - r.Accepted - 1) // what it was before the round
-	c.drafts[d].observe(r.Drafted, behind, r.Draft.Seconds(), draftShare*c.target.at(1, 0))
-	return c.drafting(d, r.Drafted, behind)
+	c.drafts[d].observe(n, behind, r.Draft.Seconds(), draftShare*c.target.at(1, 0))
+	return c.draftTime(d, n, behind)
 }
 
 // End ends the text in a slot.

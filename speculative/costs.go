@@ -150,7 +150,7 @@ const (
 	catchWeight = 2.0  // drafts that it counts for
 	catchMore   = 0.25 // of catching up on a second token is what each more takes
 	draftFade   = 0.97 // of the weight of earlier drafts, each draft
-	draftSpike  = 3.0  // estimates that a measurement counts as at most
+	draftSpike  = 2.25 // estimates that a measurement counts as at most
 )
 
 // observe takes in a draft of n tokens. token is what one is taken to cost while

@@ -55,6 +55,13 @@ type Text struct {
 	// has at most one leaf more. 0 is a draft without trees.
 	Branches int
 
+	// Weigh, where not nil, is for a drafter that pays for each token: it asks
+	// before each, in order and after the tokens before it were drawn, with the
+	// probability that its model gives the most likely one, filters and
+	// temperature aside. It proposes a token there only if propose is true, and
+	// another behind it only if goOn is.
+	Weigh func(p float64) (propose, goOn bool)
+
 	// Sampler is the text's own, in the state after History, and the same one
 	// until End. A drafter that draws from it works on a Clone. Seed is the
 	// seed of its draws.

@@ -108,32 +108,64 @@ type outcome struct {
 
 // run generates a text of at least so many tokens in a slot.
 func (m *machine) run(c *Controller, rng *rand.Rand, r regime, tokens int) outcome {
+	return m.write(c, rng, tokens, func(generated, n int) (drafted, steps, accepted int) {
+		for accepted < n && rng.Float64() < r(generated+accepted, accepted) {
+			accepted++
+		}
+		return n, n, accepted
+	})
+}
+
+// runWeighed does so with a drafter that weighs. chance gives the probability of
+// a token to stand; the drafter says that its odds are so many times as high.
+func (m *machine) runWeighed(c *Controller, rng *rand.Rand, chance func() float64, odds float64, tokens int) outcome {
+	return m.write(c, rng, tokens, func(_, n int) (drafted, steps, accepted int) {
+		stands := true
+		for more := true; more && drafted < n; {
+			p := chance()
+			var propose bool
+			propose, more = c.weigh(p * odds / (1 - p + p*odds))
+			steps++
+			if !propose {
+				break
+			}
+			drafted++
+			if stands = stands && rng.Float64() < p; stands {
+				accepted++
+			}
+		}
+		return drafted, steps, accepted
+	})
+}
+
+// write generates a text. draft says of a draft of n tokens at most how many it
+// has, how many steps of the drafter it took, and how many of them stand.
+func (m *machine) write(c *Controller, rng *rand.Rand, tokens int, draft func(generated, n int) (drafted, steps, accepted int)) outcome {
 	var o outcome
 	lag := 1
 	for o.tokens < tokens {
 		plan := c.Plan(0, Batch{Texts: 1, Room: min(64, tokens-o.tokens-1)}, nil)
-		accepted := 0
-		for accepted < plan.N && rng.Float64() < r(o.tokens+accepted, accepted) {
-			accepted++
-		}
-		draft, verify := 0.0, m.spoil(rng, m.rows(1+plan.N), o.tokens)
+		var drafted, steps, accepted int
+		drafting := 0.0
 		if plan.N > 0 {
-			draft = m.spoil(rng, m.drafting(plan.N, lag), o.tokens)
-			o.quietMS += m.drafting(plan.N, lag)
+			drafted, steps, accepted = draft(o.tokens, plan.N)
+			drafting = m.spoil(rng, m.drafting(steps, lag), o.tokens)
+			o.quietMS += m.drafting(steps, lag)
 		}
-		o.quietMS += m.rows(1 + plan.N)
-		o.ms += draft + verify
+		verify := m.spoil(rng, m.rows(1+drafted), o.tokens)
+		o.quietMS += m.rows(1 + drafted)
+		o.ms += drafting + verify
 		o.tokens += 1 + accepted
-		o.lengths = append(o.lengths, plan.N)
-		c.Evaluated(1+plan.N, ms(verify))
-		c.Observe(Round{Asked: plan.N, Drafted: plan.N, Accepted: accepted, Draft: ms(draft), Verify: ms(verify)})
+		o.lengths = append(o.lengths, drafted)
+		c.Evaluated(1+drafted, ms(verify))
+		c.Observe(Round{Asked: plan.N, Drafted: drafted, Accepted: accepted, Draft: ms(drafting), Verify: ms(verify)})
 		switch {
 		case plan.N == 0:
 			lag++
-		case accepted == plan.N:
-			lag = 2
-		default:
+		case accepted < steps:
 			lag = 1
+		default: // the last draft was not read
+			lag = 2
 		}
 	}
 	c.End(0)

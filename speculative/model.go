@@ -246,8 +246,16 @@ func (m *Model) extend(ctx context.Context, t Text, n int) error {
 		if err != nil {
 			return err
 		}
-		if m.doubtful(logits) {
+		p := m.likeliest(logits, t)
+		if p < m.options.PMin {
 			return nil
+		}
+		more := true
+		if t.Weigh != nil && !branching {
+			var propose bool
+			if propose, more = t.Weigh(p); !propose {
+				return nil
+			}
 		}
 		var x int32
 		if branching {
@@ -257,13 +265,13 @@ func (m *Model) extend(ctx context.Context, t Text, n int) error {
 				return err
 			}
 			x, last = s.tree.Tokens[node], node
-			more := len(s.tree.Tokens) - node - 1
-			n, beside = n-more, beside-more
+			others := len(s.tree.Tokens) - node - 1
+			n, beside = n-others, beside-others
 		} else if x, err = m.draw(s, i, logits, t.Seed, start); err != nil {
 			return err
 		}
 		s.text = append(s.text, x)
-		if m.options.IsEnd != nil && m.options.IsEnd(x) {
+		if !more || m.options.IsEnd != nil && m.options.IsEnd(x) {
 			return nil
 		}
 		if stateful {
@@ -328,13 +336,18 @@ func (m *Model) fan(s *modelSlot, parent, width int, logits []float32, seed uint
 	return nil
 }
 
-// doubtful reports whether no token is as likely as PMin.
-func (m *Model) doubtful(logits []float32) bool {
-	if m.options.PMin == 0 {
-		return false
+// likeliest returns the probability that the draft model gives its most likely
+// token, where somebody wants to know: else, and where there is none, which the
+// draw then says, it is 1.
+func (m *Model) likeliest(logits []float32, t Text) float64 {
+	if m.options.PMin == 0 && t.Weigh == nil {
+		return 1
 	}
 	m.top = sampler.TopLogProbs(m.top[:0], logits, 1)
-	return len(m.top) > 0 && math.Exp(m.top[0].LogProb) < m.options.PMin // without one, the draw says why
+	if len(m.top) == 0 {
+		return 1
+	}
+	return math.Exp(m.top[0].LogProb)
 }
 
 // read evaluates what is left of a slot's text, at least one token, and returns

@@ -3,6 +3,7 @@ package speculative
 import (
 	"context"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -124,8 +125,8 @@ func TestMonteCarlo(t *testing.T) {
 	}
 }
 
-// The same through the model drafter, which stops by its own probabilities and
-// at an end token.
+// The same through the model drafter, which stops by its own probabilities, by
+// itself and where it is told to, and at an end token.
 func TestMonteCarloOfModel(t *testing.T) {
 	t.Parallel()
 	const vocab = 8
@@ -143,16 +144,27 @@ func TestMonteCarloOfModel(t *testing.T) {
 	}
 	s, err := sampler.New(config)
 	require.NoError(t, err)
-	for _, rule := range ratioRules {
+	pMin := func(o *ModelOptions, _ *Text) { o.PMin = .4 }
+	weigh := func(_ *ModelOptions, t *Text) {
+		t.Weigh = func(p float64) (propose, goOn bool) { return p > .4, p > .55 }
+	}
+	for i, rule := range slices.Concat(ratioRules, ratioRules) {
+		o, told := ModelOptions{Rule: rule, IsEnd: func(x int32) bool { return x == 3 }}, Text{PromptLen: 1, Sampler: s}
+		if i < len(ratioRules) {
+			pMin(&o, &told)
+		} else {
+			weigh(&o, &told)
+		}
 		m := tablemodel.New(tablemodel.Config{Vocab: vocab, Logits: dense(22)})
-		d := newModel(t, m, ModelOptions{Rule: rule, PMin: .4, IsEnd: func(x int32) bool { return x == 3 }})
+		d := newModel(t, m, o)
 		var v Verifier
 		counts := make([]int, vocab*vocab)
 		lengths := [4]int{}
 		for seed := range uint64(n) {
 			text := []int32{2}
 			for len(text) < 3 {
-				draft, err := d.Draft(context.Background(), Text{History: text, PromptLen: 1, Sampler: s, Seed: seed}, 3)
+				told.History, told.Seed = text, seed
+				draft, err := d.Draft(context.Background(), told, 3)
 				require.NoError(t, err)
 				lengths[len(draft.Tokens)]++
 				target := &samplerTarget{logits: dense(21), row: make([]float32, vocab), sampler: s, text: append(text, draft.Tokens...), start: len(text), seed: seed}
@@ -163,9 +175,9 @@ func TestMonteCarloOfModel(t *testing.T) {
 			d.End(0)
 			counts[text[1]*vocab+text[2]]++
 		}
-		assert.Less(t, chiSquaredZ(counts, pair, n), 3.72, "%v", rule)
+		assert.Less(t, chiSquaredZ(counts, pair, n), 3.72, "%v, %d", rule, i)
 		for k, times := range lengths {
-			assert.Greater(t, times, n/200, "drafts of %d", k)
+			assert.Greater(t, times, n/200, "%v, %d: drafts of %d", rule, i, k)
 		}
 	}
 }
