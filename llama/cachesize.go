@@ -46,17 +46,19 @@ func leastCacheBytes(m *Model, facts Facts, o SessionOptions, cells int) uint64 
 	if facts.SlidingWindow > 0 && !o.FullSWA {
 		layers = max(1, layers/8) // the most extreme mix in use has one full layer in eight
 	}
-	width := func(key string) int {
-		n := facts.Embedding / facts.Heads
-		if text, ok := m.Meta(facts.Architecture + ".attention." + key); ok {
-			if v, err := strconv.Atoi(text); err == nil && v > 0 {
-				n = v
-			}
-		}
-		return n * facts.KVHeads
-	}
-	perCell := o.KeyType.bytes(width("key_length")) + o.ValueType.bytes(width("value_length"))
+	perCell := o.KeyType.bytes(facts.KeySize*facts.KVHeads) + o.ValueType.bytes(m.headSize("value_length", facts)*facts.KVHeads)
 	return uint64(cells) * uint64(layers) * perCell
+}
+
+// headSize returns the width of the keys or values of a head: what the metadata
+// has under a key of the attention, else an equal share of the embedding.
+func (m *Model) headSize(key string, facts Facts) int {
+	if text, ok := m.Meta(facts.Architecture + ".attention." + key); ok {
+		if n, err := strconv.Atoi(text); err == nil && n > 0 {
+			return n
+		}
+	}
+	return facts.Embedding / max(1, facts.Heads)
 }
 
 // availableMemory returns what the system and the control group of this

@@ -398,6 +398,7 @@ type Facts struct {
 	Layers        int
 	Heads         int
 	KVHeads       int
+	KeySize       int  // width of the keys of a head
 	SlidingWindow int  // tokens, 0 where there is none
 	Recurrent     bool // state instead of a KV cache (Mamba, RWKV)
 	Hybrid        bool // both
@@ -430,6 +431,7 @@ func (m *Model) Facts() Facts {
 	}
 	if facts.Layers > 0 { // none with the vocabulary only, and llama.cpp asserts
 		facts.Heads, facts.KVHeads = int(C.llama_model_n_head(p)), int(C.llama_model_n_head_kv(p))
+		facts.KeySize = m.headSize("key_length", facts)
 	}
 	return facts
 }

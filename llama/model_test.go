@@ -36,7 +36,7 @@ func TestFactsOfATinyModel(t *testing.T) {
 	const weights = 2*300*64 + 64 + 2*(2*64+2*64*64+2*64*32+3*64*128)
 	require.Equal(t, Facts{
 		Description: "llama ?B (guessed) all F32", Architecture: "llama", Parameters: weights, Bytes: 4 * weights,
-		TrainContext: 2048, Embedding: 64, Layers: 2, Heads: 4, KVHeads: 2, Decoder: true,
+		TrainContext: 2048, Embedding: 64, Layers: 2, Heads: 4, KVHeads: 2, KeySize: 16, Decoder: true,
 	}, f)
 	require.Equal(t, []string{tinyPath(t, "llama")}, m.Files())
 
@@ -59,7 +59,7 @@ func TestFactsOfTheRealModel(t *testing.T) {
 	f.ChatTemplate = ""
 	require.Equal(t, Facts{
 		Description: "llama 256M Q4_1", Architecture: "llama", Parameters: 134515008, Bytes: realBytes,
-		TrainContext: 8192, Embedding: 576, Layers: 30, Heads: 9, KVHeads: 3, Decoder: true,
+		TrainContext: 8192, Embedding: 576, Layers: 30, Heads: 9, KVHeads: 3, KeySize: 64, Decoder: true,
 	}, f)
 }
 

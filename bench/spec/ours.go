@@ -36,7 +36,7 @@ func openOurs(ctx context.Context, path string, threads, tokens int, exact bool)
 		return nil, err
 	}
 	o := &ours{pool: pool, exact: exact, tokens: tokens, drafts: map[string]*speculative.Model{}}
-	o.target, err = o.open(ctx, path, exact)
+	o.target, err = o.open(ctx, path, llama.SessionOptions{Exact: exact})
 	if err != nil {
 		o.close()
 		return nil, err
@@ -46,13 +46,14 @@ func openOurs(ctx context.Context, path string, threads, tokens int, exact bool)
 }
 
 // open opens a model and a session of it.
-func (o *ours) open(ctx context.Context, path string, exact bool) (*llama.Session, error) {
+func (o *ours) open(ctx context.Context, path string, options llama.SessionOptions) (*llama.Session, error) {
 	model, err := llama.Open(ctx, path, llama.ModelOptions{})
 	if err != nil {
 		return nil, err
 	}
 	o.models = append(o.models, model)
-	session, err := model.NewSession(llama.SessionOptions{Context: contextSize, Pool: o.pool, Outputs: 65, Exact: exact})
+	options.Context, options.Pool, options.Outputs = contextSize, o.pool, 65
+	session, err := model.NewSession(options)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (o *ours) draft(ctx context.Context, path string, rule speculative.Rule) (*
 	if d := o.drafts[key]; d != nil {
 		return d, nil
 	}
-	session, err := o.open(ctx, path, false)
+	session, err := o.open(ctx, path, llama.SessionOptions{KeyType: llama.TypeQ8_0}) // as gen does
 	if err != nil {
 		return nil, err
 	}

@@ -238,7 +238,7 @@ func (a *app) measureDraft(o *makeOptions, target, draft *llama.Model, tokens []
 		return nil, err
 	}
 	defer t.Close()
-	d, err := draft.NewSession(options)
+	d, err := newDraftSession(a.ctx, draft, options)
 	if err != nil {
 		return nil, err
 	}

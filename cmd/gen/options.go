@@ -361,6 +361,29 @@ func tensorTypeValue(p *llama.TensorType) value {
 	}
 }
 
+// draftTypeValue is a tensorTypeValue that begins as auto.
+func draftTypeValue(p *llama.TensorType) value {
+	v := tensorTypeValue(p)
+	return value{
+		set: func(text string) error {
+			if text == "auto" {
+				*p = llama.TypeAuto
+				return nil
+			}
+			if v.set(text) != nil {
+				return errors.New("want auto, f16, bf16, f32, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl")
+			}
+			return nil
+		},
+		get: func() string {
+			if *p == llama.TypeAuto {
+				return "auto"
+			}
+			return p.String()
+		},
+	}
+}
+
 // overridesValue reads what llama.cpp's string_parse_kv_override does.
 func overridesValue(p *map[string]any) value {
 	var given []string
