@@ -34,8 +34,8 @@ test: archive gen $(SMOLS) ## set up, then run all tests
 	CGO_ENABLED=0 $(GO) test $(PURE)
 	$(GO) test -tags purego ./sampler
 	$(GO) test -race $(PURE)
-	GODEBUG=cgocheck=1 GOGC=1 $(TEST) ./llama/...
-	$(TEST) $(filter-out $(MODULE)/llama%,$(NATIVE))
+	GODEBUG=cgocheck=1 GOGC=1 $(TEST) -timeout 40m ./llama/...
+	$(TEST) -timeout 40m $(filter-out $(MODULE)/llama%,$(NATIVE))
 	cd examples/embed && $(GO) build -tags '$(TAGS)' -o ../../bin/embed . && ../../bin/embed ../../$(SMOL)-Q4_1.gguf
 	scripts/fuzz.sh 5
 
