@@ -261,7 +261,7 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 		panic("speculative: a Batch needs at least 1 text and 0 rows")
 	}
 	t := c.text(slot)
-	t.batch, t.trial, t.expected, t.pace = b, false, 0, pace{}
+	t.batch, t.trial, t.expected = b, false, 0
 	longest := min(c.options.Max, b.Room)
 	switch {
 	case longest < max(1, c.options.Min):

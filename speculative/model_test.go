@@ -427,6 +427,13 @@ func TestModelStops(t *testing.T) {
 	for least, want := range map[float64][]int32{.647: {}, .645: {4}, .403: {4}, .401: {4, 5}, .199: {4, 5}, .197: {4, 5, 6}} {
 		assert.Equal(t, want, slices.Clone(draft(ModelOptions{PMin: least}, fading)), "%v", least)
 	}
+	certain := func(dst []float32, _ []int32) {
+		for i := range dst {
+			dst[i] = float32(math.Inf(-1))
+		}
+		dst[3] = 0
+	}
+	assert.Len(t, draft(ModelOptions{PMin: 1}, certain), 8, "the probability itself is enough")
 }
 
 // Tokens that only one of the models has are not proposed, not banned by

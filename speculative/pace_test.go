@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -129,6 +130,80 @@ func TestFalls(t *testing.T) {
 	assert.InDelta(t, 1-.05*(2+seen)/(2+faded*math.Pow(.98, 20)+.1*seen), f.correct(.95), 1e-12)
 }
 
+// weighOne lets a drafter of a text ask once, in a draft of 4 tokens at most.
+func weighOne(c *Controller, p float64) (propose, goOn bool) {
+	c.begin(c.text(0), Plan{0, 4}, 100, 1)
+	return c.weigh(p)
+}
+
+// What tokens nothing is known of will be like is known from those weighed, of
+// this text, whether they were proposed or not.
+func TestWeighingLearnsHowClearATextIs(t *testing.T) {
+	c := paced(t, 4, 1)
+	c.text(0).clarity[0] = tally{}
+	_, goOn := weighOne(c, .81)
+	assert.True(t, goOn, "at first .65: .9 * .65 is more than .3")
+	for range 100 {
+		weighOne(c, .0001)
+	}
+	_, goOn = weighOne(c, .81)
+	assert.False(t, goOn)
+	for range 200 {
+		weighOne(c, 1)
+	}
+	_, goOn = weighOne(c, .81)
+	assert.True(t, goOn)
+}
+
+// A draft of 3 of which one stood says nothing of the third, and a token that was
+// refused says nothing of survival, but cost a step. A step takes 3 ms.
+func TestWeighedRounds(t *testing.T) {
+	c := paced(t, 3, 1)
+	x := c.text(0)
+	for _, p := range []float64{.81, .81, .81} {
+		propose, _ := c.weigh(p)
+		require.True(t, propose)
+	}
+	c.drafts[0] = draftCosts{}
+	c.Observe(Round{Asked: 3, Drafted: 3, Accepted: 1, Draft: 9 * time.Millisecond})
+	assert.Equal(t, tally{1, 2}, *c.sureness[0].class(.81))
+	assert.InDelta(t, .1*.98+.1, x.falls[0].foretold, 1e-12)
+	assert.EqualValues(t, 1, x.falls[0].seen)
+	assert.Equal(t, tally{1, 2}, x.survival[0].all)
+	assert.EqualValues(t, 9, c.drafts[0].nn, "3 tokens")
+
+	propose, _ := weighOne(c, 0)
+	require.False(t, propose)
+	before := c.drafts[0].nn
+	c.Observe(Round{Asked: 4, Draft: 3 * time.Millisecond})
+	assert.Equal(t, tally{1, 2}, x.survival[0].all)
+	assert.InDelta(t, 1+draftFade*before, c.drafts[0].nn, 1e-12, "one token")
+	assert.EqualValues(t, 4, x.yields[0].asked)
+	assert.InDelta(t, 3e-3, c.draftTime(0, 1, 0), 1e-3)
+}
+
+// In a text that falls less than foretold drafts go further.
+func TestWeighingFollowsTheText(t *testing.T) {
+	c := paced(t, 4, 1)
+	_, goOn := weighOne(c, .25)
+	assert.False(t, goOn, ".28 < .3")
+	c.text(0).falls[0] = falls{foretold: 6}
+	_, goOn = weighOne(c, .25)
+	assert.True(t, goOn, "1-.5*2/8 is .875")
+}
+
+// Two drafts expected to stand for three steps of 2 ms and half a plain step of 10
+// ms are what a draft of open length comes to.
+func TestOpenLength(t *testing.T) {
+	c := paced(t, 4, 1)
+	c.weighs[0] = true
+	x := c.text(0)
+	x.yields[0] = yield{1, 2, .5, 3, 0}.times(1e9)
+	c.Plan(0, Batch{Texts: 1, Room: 16}, nil)
+	assert.InDelta(t, 2, c.choices[0].yield, 1e-6)
+	assert.InDelta(t, 11e-3, c.choices[0].cost, 1e-6)
+}
+
 // Two rounds of 3 and 1 tokens, one of them behind, and two more that are
 // believed to be of 1.
 func TestYield(t *testing.T) {
@@ -250,17 +325,32 @@ func TestModelWeighs(t *testing.T) {
 	}
 }
 
+// Trees have the widths they were asked for, and are not weighed.
+func TestTreesAreNotWeighed(t *testing.T) {
+	s, err := sampler.New(sampler.Config{})
+	require.NoError(t, err)
+	d := newModel(t, tablemodel.New(tablemodel.Config{Vocab: 12, Logits: tablemodel.Hashed(3)}), ModelOptions{Widths: []int{2}})
+	text := Text{History: []int32{9}, PromptLen: 1, Sampler: s, Branches: 1, Weigh: func(float64) (bool, bool) {
+		t.Error("weighed")
+		return true, true
+	}}
+	draft, err := d.Draft(context.Background(), text, 3)
+	require.NoError(t, err)
+	assert.Len(t, draft.Tokens, 3)
+}
+
 // asks is a drafter that weighs.
 type asks struct {
 	scripted
 	p        float64
-	unasked  bool
 	proposed int
 }
 
 func (a *asks) Draft(_ context.Context, t Text, n int) (Draft, error) {
-	a.unasked = t.Weigh == nil
 	a.proposed = 0
+	if t.Weigh == nil {
+		return Draft{Tokens: a.tokens[:n]}, nil
+	}
 	for more := true; more && a.proposed < n; {
 		var propose bool
 		if propose, more = t.Weigh(a.p); !propose {
@@ -295,4 +385,10 @@ func TestCascadeWeighs(t *testing.T) {
 		assert.InDelta(t, stood, c.controller.sureness[0].class(.9).hits, 1e-12)
 		assert.EqualValues(t, i+1, c.controller.yields[0].rounds)
 	}
+
+	c, err = NewCascade(ControllerOptions{Fixed: true, Max: 5}, a)
+	require.NoError(t, err)
+	d, _, err := c.Draft(t.Context(), Text{History: []int32{1}, Weigh: c.weigh}, Batch{Texts: 1, Room: 9})
+	require.NoError(t, err)
+	assert.Len(t, d.Tokens, 5, "a fixed length is not weighed")
 }
