@@ -17,7 +17,7 @@ import (
 // compareOptions are the settings of a comparison besides those of the text.
 type compareOptions struct {
 	*options
-	strategies []strategy // nil for the default
+	strategies string // their names; empty for the default
 	repeat     int
 }
 
@@ -36,7 +36,7 @@ func (a *app) compareCommand() *cli.Command {
 	o.predict = 128
 	o.settings = append(o.settings,
 		&setting{names: "--strategies", arg: "A,B,...", group: groupComparison, value: strategiesValue(&o.strategies),
-			usage: "what to compare: all, or some of " + strategyNames() + "; default: plain, ngram, and with a draft model draft and cascade"},
+			usage: "what to compare: all, or some of " + strategyNames() + "; default: plain, ngram, and with a draft model draft and cascade, and tree with --spec-draft-widths"},
 		&setting{names: "--repeat", arg: "N", group: groupComparison, value: intValue(&o.repeat, 1, 1000, "1 to 1000"),
 			usage: "how often each generates the text, in turn"},
 	)
@@ -58,20 +58,16 @@ func (a *app) compareCommand() *cli.Command {
 	})
 }
 
-func strategiesValue(p *[]strategy) value {
-	return value{
-		set: func(text string) (err error) {
-			*p, err = parseStrategies(text)
+func strategiesValue(p *string) value {
+	v := textValue(p)
+	v.set = func(text string) error {
+		if _, err := parseStrategies(text, true); err != nil {
 			return err
-		},
-		get: func() string {
-			var names []string
-			for _, s := range *p {
-				names = append(names, s.name)
-			}
-			return strings.Join(names, ",")
-		},
+		}
+		*p = text
+		return nil
 	}
+	return v
 }
 
 // compare runs a comparison, or without a prompt a console for many.
@@ -126,7 +122,11 @@ func (a *app) compare(o *compareOptions) error {
 	o.noteContext(m.session.Limits().Context)
 	o.noteIdleSampling(len(config.EndTokens))
 	o.noteIdleContrast()
-	o.noteIdleComparison(m.target.Facts().SlidingWindow)
+	noTrees := m.noTrees(o.options)
+	if hasPrompt && noTrees == "" && !slices.ContainsFunc(o.chosen(), func(s strategy) bool { return s.tree }) {
+		noTrees = "without tree in --strategies"
+	}
+	o.noteIdleComparison(m.target.Facts().SlidingWindow, noTrees)
 	a.flush(&o.parser)
 	if !hasPrompt {
 		return a.console(o, c)
@@ -148,6 +148,9 @@ func (o *compareOptions) resolveComparison() error {
 		if s.needsModel() && o.speculation.model == "" {
 			return badUsage("--strategies %s: it drafts with a model: give one with -md FILE", s.name)
 		}
+		if because := o.noTrees(); s.tree && because != "" {
+			return badUsage("--strategies %s: there are no trees %s", s.name, because)
+		}
 		types = append(types, s.types()...)
 	}
 	kinds := o.find("--spec-type")
@@ -166,20 +169,24 @@ func (o *compareOptions) resolveComparison() error {
 
 // chosen returns the strategies to compare.
 func (o *compareOptions) chosen() []strategy {
-	if o.strategies == nil {
-		return defaultStrategies(o.speculation.model != "")
+	trees := o.noTrees() == ""
+	if o.strategies == "" {
+		return defaultStrategies(o.speculation.model != "", trees)
 	}
-	return o.strategies
+	chosen, _ := parseStrategies(o.strategies, trees) // without an error when the flag was read
+	return chosen
 }
 
 // noteIdleComparison names the flags other than those for sampling that change
-// nothing.
-func (o *compareOptions) noteIdleComparison(window int) {
+// nothing. noTrees is why no drafts are trees, or empty.
+func (o *compareOptions) noteIdleComparison(window int, noTrees string) {
 	o.noteIdleBasics(window)
 	if !o.speculation.drafts(drafterModel) {
 		for _, flag := range draftModelFlags {
 			o.noteIdle(flag, "without draft or cascade in --strategies")
 		}
+	} else if noTrees != "" {
+		o.noteIdle("--spec-draft-widths", noTrees)
 	}
 	if !o.speculation.drafts(drafterNGram) {
 		for _, flag := range ngramFlags {

@@ -35,7 +35,8 @@ func TestStandings(t *testing.T) {
 	rounds := func(accepted ...int) speculative.Stats {
 		return speculative.Stats{
 			Rounds: 2, Tokens: 3, Draft: 11 * time.Millisecond, Verify: 44 * time.Millisecond, Sampling: 2200 * time.Microsecond,
-			ByRank: []speculative.RankStats{{Drafted: 4, Tested: 4, Accepted: accepted[0]}, {Drafted: 4, Tested: accepted[0], Accepted: accepted[1]}},
+			ByRank:  []speculative.RankStats{{Drafted: 4, Tested: 4, Accepted: accepted[0]}, {Drafted: 4, Tested: accepted[0], Accepted: accepted[1]}},
+			Drafter: []speculative.DrafterStats{{Drafts: 4, Drafted: 9, Accepted: accepted[0] + accepted[1]}}, // trees with 9 tokens at 8 positions
 		}
 	}
 	table := standings([]strategy{plainly, mustFind("draft"), mustFind("draft-block")}, [][]generation{
@@ -48,7 +49,7 @@ func TestStandings(t *testing.T) {
 	// Ratios 2 and 1. Positions: 4 of 8, 1 of 4. Each text 11 ms for 11 tokens.
 	assert.Equal(t, []string{"draft", "12.5", "1.50", "1.00..2.00", "1.50", "50 25", "1.00", "4.00", "0.20", "yes", "max tokens"}, table[1].cells())
 	assert.Equal(t, []string{"draft-block", "30.0", "4.00", "4.00..4.00", "1.50", "75 33", "1.00", "4.00", "0.20", "to token 1", "max tokens"}, table[2].cells())
-	assert.Equal(t, 16, table[1].Drafted)
+	assert.Equal(t, 18, table[1].Drafted)
 	assert.Equal(t, 5, table[1].Accepted)
 	assert.Equal(t, "<1><2><3>", table[1].Text)
 	assert.True(t, table[1].promised)
@@ -76,8 +77,8 @@ func TestMedian(t *testing.T) {
 // TestCompare: the deterministic parts of the table, and the text of each
 // coupled strategy is that which gen itself writes.
 func TestCompare(t *testing.T) {
-	text1 := []string{"-m", tiny, "-p", "the and the and", "-n", "24", "-s", "4", "-c", "256"}
-	args := append([]string{"compare", "-md", tinyDraft(t, 0.05), "--repeat", "2", "--strategies", "all"}, text1...)
+	text1 := append([]string{"-m", tiny, "-p", "the and the and", "-n", "24", "-s", "4", "-c", "256"}, inSinglePrecision...)
+	args := append([]string{"compare", "-md", tinyDraft(t, 0.05), "--spec-draft-widths", "2,2", "--repeat", "2", "--strategies", "all"}, text1...)
 	r := gen(t, args...)
 	require.Equal(t, exitDone, r.status, r.stderr)
 	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
@@ -130,6 +131,33 @@ func TestCompareCountsDrafts(t *testing.T) {
 	assert.Nil(t, row.Same)
 }
 
+// Trees are compared where there are widths: beside lines, which stay lines.
+func TestCompareTrees(t *testing.T) {
+	rows := func(flags ...string) (names []string, by map[string]standing) {
+		args := append([]string{"compare", "-m", tiny, "-md", tinyDraft(t, 0.3), "-p", "the", "-n", "40", "-s", "4", "-c", "256", "--repeat", "1", "--spec-adaptive", "off", "--json"}, inSinglePrecision...)
+		by = map[string]standing{}
+		for line := range strings.SplitSeq(strings.TrimSpace(text(t, append(args, flags...)...)), "\n") {
+			var row standing
+			require.NoError(t, json.Unmarshal([]byte(line), &row))
+			names, by[row.Strategy] = append(names, row.Strategy), row
+		}
+		return names, by
+	}
+	names, by := rows("--spec-draft-widths", "2", "--spec-draft-n-max", "2")
+	assert.Equal(t, []string{"plain", "draft", "tree", "ngram", "cascade"}, names)
+	tree, draft := by["tree"], by["draft"]
+	require.Len(t, tree.Acceptance, 1, "two tokens at one position")
+	require.Len(t, draft.Acceptance, 2)
+	assert.Greater(t, tree.Acceptance[0], draft.Acceptance[0])
+	assert.Greater(t, tree.Drafted, 2*tree.Accepted, "at most one of two")
+	assert.Equal(t, "coupled", tree.Rule)
+	assert.True(t, *tree.Same)
+
+	names, _ = rows("--strategies", "all")
+	assert.Len(t, names, len(strategies)-1)
+	assert.NotContains(t, names, "tree")
+}
+
 func TestCompareShows(t *testing.T) {
 	args := []string{"compare", "-m", tiny, "-md", tiny, "-p", "the", "-n", "20", "-s", "4", "-c", "256", "--repeat", "1", "--spec-adaptive", "off", "--spec-draft-n-max", "3", "--strategies", "plain,draft", "--show"}
 	want := text(t, "-m", tiny, "-p", "the", "-n", "20", "-s", "4", "-c", "256")
@@ -149,6 +177,10 @@ func TestCompareRefuses(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"-p x", "no model: give a GGUF file with -m FILE"},
 		{"-m M -p x --strategies draft", "--strategies draft: it drafts with a model: give one with -md FILE"},
+		{"-m M -p x -md M --strategies tree", "--strategies tree: there are no trees without --spec-draft-widths"},
+		{"-m M -p x -md M --strategies tree --spec-draft-widths 1", "--strategies tree: there are no trees with one token at each position, which is a line"},
+		{"-m M -p x -md M --strategies tree --spec-draft-widths 2 --guidance-scale 2", "--strategies tree: there are no trees with --guidance-scale, where drafts are lines"},
+		{"-m M -p x -md M --spec-draft-widths 2 --exact", "--spec-draft-widths and --exact: a tree leaves the cache in an order of its own"},
 		{"-m M -p x --strategies plain,plain", "--strategies plain,plain: want all, or each at most once of plain, draft,"},
 		{"-m M -p x --strategies quick", "--strategies quick: want all, or each at most once of"},
 		{"-m M -p x --repeat 0", "--repeat 0: want 1 to 1000"},
@@ -188,6 +220,20 @@ func TestCompareNotes(t *testing.T) {
 		"--color on has no effect without --show",
 	} {
 		assert.Contains(t, r.stderr, "gen: note: "+want+"\n")
+	}
+	for flags, want := range map[string]string{
+		"--strategies draft":                      "without tree in --strategies",
+		"--cd-model " + tiny:                      "with --cd-model, where drafts are lines",
+		"--strategies ngram":                      "without draft or cascade in --strategies",
+		"--strategies plain,tree --repeat 1 -n 2": "",
+	} {
+		r := gen(t, append(strings.Fields("compare -p the -n 4 -c 256 --repeat 1 --spec-draft-widths 2,2 -m "+tiny+" -md "+tiny), strings.Fields(flags)...)...)
+		require.Equal(t, exitDone, r.status, r.stderr)
+		if want == "" {
+			assert.NotContains(t, r.stderr, "no effect")
+		} else {
+			assert.Contains(t, r.stderr, "gen: note: --spec-draft-widths 2,2 has no effect "+want+"\n")
+		}
 	}
 }
 

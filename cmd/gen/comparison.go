@@ -56,6 +56,9 @@ func (c *comparison) run(ctx context.Context, s strategy, request generate.Reque
 	}
 	o := *c.o.options
 	o.speculation.types, o.speculation.rule = s.types(), s.rule
+	if !s.tree {
+		o.speculation.widths = nil
+	}
 	if o.speculation.drafts(drafterNGram) {
 		if c.lookup, err = c.store(s); err != nil {
 			return g, err

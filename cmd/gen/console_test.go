@@ -120,6 +120,35 @@ func TestConsoleBadLines(t *testing.T) {
 	}
 }
 
+// Trees need a cache that can hold them, which is made at the start.
+func TestConsoleTrees(t *testing.T) {
+	draft := tinyDraft(t, 0.3)
+	recurrent := tinymodel.Save(t.TempDir(), "recurrent.gguf", tinymodel.Recurrent(tinymodel.Options{}))
+	r := consoleOf(t, []string{"/strategies draft,tree", "/gamma 3", "/gamma 4", "the", "/strategies all", "/drafter " + recurrent, "/strategies tree"},
+		"-md", draft, "--spec-draft-widths", "2,2", "--json")
+	assert.Equal(t, exitFailure, r.status)
+	assert.Equal(t, 2, strings.Count(r.stdout, "\n"), r.stdout)
+	assert.Contains(t, r.stdout, `{"strategy":"tree","rule":"coupled"`)
+	assert.Equal(t, strings.Split(`strategies: draft,tree
+gen: /gamma: 3: want at least 4, the tokens of --spec-draft-widths
+gamma: 4
+prompt: 2 tokens; seed: 4
+strategies: `+strings.ReplaceAll(strategyNames(), " ", "")+`
+drafter: `+recurrent+`
+gen: /strategies: tree: there are no trees with mamba draft models, whose drafts are single tokens
+gen: 2 lines of standard input could not be carried out
+`, "\n"), strings.Split(r.stderr, "\n"))
+
+	for _, c := range []struct{ flags, want string }{
+		{"", "without --spec-draft-widths"},
+		{"--spec-draft-widths 2", "without -md beside --spec-draft-widths on the command line"},
+	} {
+		r := consoleOf(t, []string{"/drafter " + draft, "/strategies tree", "/strategies all"}, strings.Fields(c.flags)...)
+		assert.Contains(t, r.stderr, "gen: /strategies: tree: there are no trees "+c.want+"\n")
+		assert.Contains(t, r.stderr, "\nstrategies: plain,draft,draft-block,draft-token,ngram,")
+	}
+}
+
 // A prompt gets the text that gen writes with the same settings, and settings
 // hold from one prompt to the next.
 func TestConsolePrompts(t *testing.T) {

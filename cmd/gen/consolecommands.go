@@ -114,6 +114,9 @@ func (s *console) choose(chosen []strategy) error {
 		if x.needsModel() && s.c.draft == nil {
 			return fmt.Errorf("%s needs a draft model: /drafter FILE opens one", x.name)
 		}
+		if because := s.noTrees(); x.tree && because != "" {
+			return fmt.Errorf("%s: there are no trees %s", x.name, because)
+		}
 	}
 	slices.SortFunc(chosen, func(a, b strategy) int {
 		return cmp.Compare(slices.Index(strategies, a), slices.Index(strategies, b))
@@ -122,11 +125,22 @@ func (s *console) choose(chosen []strategy) error {
 	return nil
 }
 
+// noTrees says why no drafts can be trees, or is empty.
+func (s *console) noTrees() string {
+	if because := s.c.noTrees(s.o.options); because != "" {
+		return because
+	}
+	if s.c.session.Branches() == 0 {
+		return "without -md beside --spec-draft-widths on the command line"
+	}
+	return ""
+}
+
 func (s *console) setStrategies(args []string) error {
 	if len(args) == 0 {
 		return fmt.Errorf("want all, or some of %s, separated by commas", strategyNames())
 	}
-	chosen, err := parseStrategies(strings.Join(args, ""))
+	chosen, err := parseStrategies(strings.Join(args, ""), s.noTrees() == "")
 	if err == nil {
 		err = s.choose(chosen)
 	}
@@ -189,11 +203,14 @@ func (s *console) value(name, arg, usage, flag string) consoleCommand {
 func (s *console) check() error {
 	o, limits := &s.o.speculation, s.c.session.Limits()
 	room := min(limits.Batch, limits.Outputs)/limits.Sequences - 1
+	wide, _ := o.wide()
 	switch {
 	case s.o.predict == 0:
 		return errors.New("want 1 or more, or -1 for no limit")
 	case o.most < o.least:
 		return fmt.Errorf("want at least --spec-draft-n-min, which is %d", o.least)
+	case o.most < wide:
+		return fmt.Errorf("want at least %d, the tokens of --spec-draft-widths", wide)
 	case o.most > room:
 		return fmt.Errorf("want at most %d: a batch has no room for more", room)
 	}

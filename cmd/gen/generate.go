@@ -99,7 +99,7 @@ func (a *app) generate(o *options) error {
 	config.PromptLen = len(tokens)
 	o.noteContext(session.Limits().Context)
 	o.noteIdleSampling(len(config.EndTokens))
-	o.noteIdleSpeculation(m.noDrafts)
+	o.noteIdleSpeculation(m.noDrafts, m.noTrees(o))
 	o.noteIdleContrast()
 	o.noteIdleFlags(model.Facts().SlidingWindow)
 	o.noteIdleShow(isTerminal(a.stdout), m.noDrafts)

@@ -142,11 +142,15 @@ func (m *models) start(ctx context.Context, o *options) error {
 	// draft that goes further back needs all.
 	windows := len(m.drafters(o)) > 0 && settings.Microbatch < 2*(s.most+1)
 	settings.FullSWA = settings.FullSWA || windows
+	target := settings
+	if target.Branches = m.branches(o); target.Branches > 0 {
+		target.Unified, target.FullSWA = true, true
+	}
 	adapters, err := m.loadAdapters(o.loras)
 	if err != nil {
 		return err
 	}
-	if m.session, err = m.newSession(ctx, m.target, settings); err != nil {
+	if m.session, err = m.newSession(ctx, m.target, target); err != nil {
 		return err
 	}
 	if len(adapters) > 0 {
@@ -261,6 +265,27 @@ func (m *models) drafters(o *options) []string {
 	return o.speculation.types
 }
 
+// branches returns how many branches the target needs for drafts that are trees.
+func (m *models) branches(o *options) int {
+	if !slices.Contains(m.drafters(o), drafterModel) || m.noTrees(o) != "" {
+		return 0
+	}
+	_, beside := o.speculation.wide()
+	return beside
+}
+
+// noTrees says why the draft model's drafts are lines, or is empty where they
+// are trees.
+func (m *models) noTrees(o *options) string {
+	if because := o.noTrees(); because != "" || m.draft == nil {
+		return because
+	}
+	if facts := m.draft.Facts(); facts.Recurrent || facts.Hybrid {
+		return fmt.Sprintf("with %s draft models, whose drafts are single tokens", facts.Architecture)
+	}
+	return ""
+}
+
 // drafts makes the drafters; nil for none.
 func (m *models) drafts(o *options) (*speculative.Cascade, error) {
 	names := m.drafters(o)
@@ -278,7 +303,7 @@ func (m *models) drafts(o *options) (*speculative.Cascade, error) {
 				Index: speculative.IndexOptions{MinContext: s.shortest, MaxContext: s.longest}, Shared: m.lookup, Filler: s.filler, IsEnd: v.IsEOG,
 			})
 		case drafterModel:
-			options := speculative.ModelOptions{Rule: s.rule, PMin: s.pMin, IsEnd: v.IsEOG}
+			options := speculative.ModelOptions{Rule: s.rule, Widths: s.widths, PMin: s.pMin, IsEnd: v.IsEOG}
 			if n := v.Size(); n != m.draft.Vocab().Size() {
 				options.Vocab = n
 			}

@@ -122,7 +122,14 @@ func TestBadValues(t *testing.T) {
 		{"--spec-ngram-context-max", "0", "gen: --spec-ngram-context-max 0: want 1 to 32 tokens"},
 		{"--spec-ngram-filler", "9", "gen: --spec-ngram-filler 9: want 0 (off) to 8 tokens"},
 		{"--spec-ngram-min-hits", "2", "gen: --spec-ngram-min-hits 2: not here: an n-gram counts by how often its like came true; leave it out"},
-		{"--draft-p-split", "0.1", "gen: --draft-p-split 0.1: not here: drafts are no trees; leave it out"},
+		{"--draft-p-split", "0.1", "gen: --draft-p-split 0.1: not here: --spec-draft-widths says where drafts branch; leave it out"},
+		{"--spec-draft-widths", "0", "gen: --spec-draft-widths 0: want tokens at each position, 1 or more, separated by commas, 64 together at most"},
+		{"--spec-draft-widths", "2,", "gen: --spec-draft-widths 2,: want tokens at each position, 1 or more, separated by commas, 64 together at most"},
+		{"--spec-draft-widths", "2,-1", "gen: --spec-draft-widths 2,-1: want tokens at each position, 1 or more, separated by commas, 64 together at most"},
+		{"--spec-draft-widths", "2.5", "gen: --spec-draft-widths 2.5: want tokens at each position, 1 or more, separated by commas, 64 together at most"},
+		{"--spec-draft-widths", "60,5", "gen: --spec-draft-widths 60,5: want tokens at each position, 1 or more, separated by commas, 64 together at most"},
+		{"--spec-draft-widths", "2,9223372036854775807", "gen: --spec-draft-widths 2,9223372036854775807: want tokens at each position, 1 or more, separated by commas, 64 together at most"},
+		{"--spec-draft-widths", "9,8", "gen: --spec-draft-widths 9,8: 17 tokens together: want at most --spec-draft-n-max, which is 16"},
 		{"-cd", "512", "gen: -cd 512: not here: the draft model has the context of the model; leave it out"},
 		{"--cd-model", "", `gen: --cd-model "": want the name of a file`},
 		{"--cd-alpha", "1.1", "gen: --cd-alpha 1.1: want 0 (keep all) to 1"},
@@ -164,6 +171,9 @@ func TestBadCommandLines(t *testing.T) {
 		{"-m x --prompt-cache f --prompt-cache-all --prompt-cache-ro", "gen: --prompt-cache-all writes the file and --prompt-cache-ro does not: give one of them"},
 		{"-m x -p y -lcs f -lcd g", "gen: -lcs and -lcd: give one of them"},
 		{"-m x -p y -md d -b 4 -ub 4 --spec-draft-n-min 4", "gen: --batch-size 4: it has room for drafts of 3 tokens"},
+		{"-m x -p y -md d --spec-draft-n-max 4 --spec-draft-widths 3,2", "gen: --spec-draft-widths 3,2: 5 tokens together: want at most --spec-draft-n-max, which is 4"},
+		{"-m x -p y -md d -b 4 -ub 4 --spec-draft-widths 2,2", "gen: --spec-draft-widths 2,2: 4 tokens together: want at most --spec-draft-n-max, which is 3"},
+		{"-m x -p y -md d --spec-draft-widths 2 --exact", "gen: --spec-draft-widths and --exact: a tree leaves the cache in an order of its own, in which sums are rounded otherwise: give one of them"},
 		{"-m x -p y -b 1 -ub 1 --guidance-scale 2", "gen: --batch-size 1: guidance needs 2"},
 		{"-m x -p y --spec-ngram-context-min 5 --spec-ngram-context-max 4", "gen: --spec-ngram-context-min 5: want at most --spec-ngram-context-max, which is 4"},
 		{"-m x --perf=maybe", "gen: --perf maybe: want on or off"},
@@ -210,7 +220,7 @@ func TestDefaultsAreThoseOfLlamaCpp(t *testing.T) {
 		// What llama.cpp does not have is off.
 		"--top-k-frac": "0", "--top-a": "0", "--top-a-power": "2", "--epsilon-cutoff": "0", "--eta-cutoff": "0", "--tfs": "1",
 		"--no-repeat-ngram": "0", "--min-tokens": "0", "--suppress": "", "--penalty-exempt": "", "--xtc-exempt": "", "--penalty-prompt": "on", "--draw": "gumbel",
-		"--spec-type": "none", "--spec-rule": "coupled", "--spec-adaptive": "on", "--spec-draft-n-max": "16", "--spec-draft-n-min": "0", "--spec-draft-p-min": "0",
+		"--spec-type": "none", "--spec-rule": "coupled", "--spec-adaptive": "on", "--spec-draft-n-max": "16", "--spec-draft-n-min": "0", "--spec-draft-p-min": "0", "--spec-draft-widths": "",
 		"--spec-draft-ngl": "all", "--spec-draft-threads": "-1", "--spec-draft-threads-batch": "-1", "--spec-draft-type-k": "auto", "--spec-draft-type-v": "f16",
 		"--spec-ngram-context-min": "1", "--spec-ngram-context-max": "8", "--spec-ngram-filler": "0",
 		"--cd-model": "", "--cd-alpha": "0.1", "--cd-beta": "0.5", "--cd-form": "logit", "--cd-temp": "1", "--guidance-scale": "1", "--negative-prompt": "",
@@ -514,6 +524,19 @@ func TestIdleFlags(t *testing.T) {
 			"--spec-ngram-context-max 2 has no effect without ngram in --spec-type", "-lcs f has no effect without ngram in --spec-type",
 		}},
 		{"--spec-type draft -md f --spec-rule block --temp 0", []string{"--spec-rule block has no effect at temperature 0, where all rules are one"}},
+		{"--spec-draft-widths 2", []string{"--spec-draft-widths 2 has no effect without --spec-type or --spec-draft-model, which say who drafts"}},
+		{"--spec-type ngram -md f --spec-draft-widths 2,3", []string{
+			"-md f has no effect without draft in --spec-type", "--spec-draft-widths 2,3 has no effect without draft in --spec-type",
+		}},
+		{"--spec-type draft -md f --spec-draft-widths 1,1", []string{"--spec-draft-widths 1,1 has no effect with one token at each position, which is a line"}},
+		{"--spec-type draft -md f --spec-draft-widths 1,2 --cd-model g", []string{"--spec-draft-widths 1,2 has no effect with --cd-model, where drafts are lines"}},
+		{"--spec-type draft -md f --spec-draft-widths 1,2 --guidance-scale 2", []string{"--spec-draft-widths 1,2 has no effect with --guidance-scale, where drafts are lines"}},
+		{"--spec-type draft -md f --spec-draft-widths 2 --spec-rule token --temp 0", []string{
+			"--spec-rule token has no effect at temperature 0, where all rules are one",
+			"--spec-draft-widths 2 has no effect at temperature 0 with --spec-rule token, which leaves one token to draw",
+		}},
+		{"--spec-type draft,ngram -md f --spec-draft-widths 1,2 --temp 0", nil},
+		{"--spec-type draft -md f --spec-draft-widths 2 --spec-rule token", nil},
 		{"--spec-type draft,ngram -md f --spec-rule block --spec-draft-p-min 0.1 --spec-ngram-filler 3 -lcs f -td 2", nil},
 		{"-n 0 --spec-type ngram --spec-draft-n-max 3 --cd-model f --guidance-scale 2", []string{
 			"--spec-type ngram has no effect with -n 0", "--spec-draft-n-max 3 has no effect with -n 0",
@@ -538,7 +561,7 @@ func TestIdleFlags(t *testing.T) {
 	} {
 		o := parse(t, strings.Fields(c.args)...)
 		o.noteIdleSampling(2)
-		o.noteIdleSpeculation("")
+		o.noteIdleSpeculation("", o.noTrees())
 		o.noteIdleContrast()
 		o.noteIdleFlags(0)
 		o.noteIdleShow(false, "")

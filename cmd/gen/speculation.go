@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sortes-llm/sortes/llama"
@@ -17,6 +18,7 @@ type speculationOptions struct {
 	adaptive    bool
 	most, least int // tokens of a draft
 	pMin        float64
+	widths      []int // tokens proposed at each position; none for lines
 
 	model                 string // the draft model
 	load                  llama.ModelOptions
@@ -58,7 +60,7 @@ func defaultSpeculation() speculationOptions {
 
 // The flags that only one kind of drafter hears of.
 var (
-	draftModelFlags = []string{"--spec-draft-model", "--spec-draft-p-min", "--spec-draft-ngl", "--spec-draft-device",
+	draftModelFlags = []string{"--spec-draft-model", "--spec-draft-p-min", "--spec-draft-widths", "--spec-draft-ngl", "--spec-draft-device",
 		"--spec-draft-threads", "--spec-draft-threads-batch", "--spec-draft-type-k", "--spec-draft-type-v"}
 	ngramFlags = []string{"--spec-ngram-context-min", "--spec-ngram-context-max", "--spec-ngram-filler",
 		"--lookup-cache-static", "--lookup-cache-dynamic"}
@@ -91,6 +93,9 @@ func (o *options) speculationSettings() []*setting {
 		most, least,
 		{names: "--spec-draft-p-min, --draft-p-min", arg: "P", env: "LLAMA_ARG_SPEC_DRAFT_P_MIN", value: floatValue(&s.pMin, 0, 1, "0 (off) to 1"),
 			usage: "end a draft where the draft model gives no token that probability; 0 = off"},
+		{names: "--spec-draft-widths", arg: "N,N,...", value: widthsValue(&s.widths),
+			usage: "make the draft model's drafts trees: so many tokens at the first position, at the second and so on, one at those behind; " +
+				"it goes on behind the first of them; default: lines"},
 		{names: "-ngld, --spec-draft-ngl, --gpu-layers-draft, --n-gpu-layers-draft", arg: "N", env: "LLAMA_ARG_N_GPU_LAYERS_DRAFT", value: gpuLayersValue(&s.load),
 			usage: "layers of the draft model to keep on the GPUs: a number, auto or all; 0 = none"},
 		{names: "-devd, --spec-draft-device, --device-draft", arg: "A,B,...",
@@ -124,7 +129,7 @@ func (o *options) speculationSettings() []*setting {
 		{names: "--spec-ngram-mod-n-min", arg: "N", of: least, convert: same, notice: true},
 		{names: "--spec-ngram-min-hits, --spec-ngram-simple-min-hits, --spec-ngram-map-k-min-hits, --spec-ngram-map-k4v-min-hits",
 			arg: "N", value: refusedValue("not here: an n-gram counts by how often its like came true; leave it out")},
-		{names: "--spec-draft-p-split, --draft-p-split", arg: "P", value: refusedValue("not here: drafts are no trees; leave it out")},
+		{names: "--spec-draft-p-split, --draft-p-split", arg: "P", value: refusedValue("not here: --spec-draft-widths says where drafts branch; leave it out")},
 		{names: "-cd, --ctx-size-draft", arg: "N", value: refusedValue("not here: the draft model has the context of the model; leave it out")},
 	}
 	for _, x := range settings {
@@ -176,6 +181,64 @@ func drafterTypesValue(o *options) value {
 	}
 }
 
+// widthsValue is a list of numbers. They are tokens of one draft, so that their
+// sum is bounded.
+func widthsValue(p *[]int) value {
+	return value{
+		set: func(text string) error {
+			var widths []int
+			sum := 0
+			for item := range strings.SplitSeq(text, ",") {
+				n, err := strconv.Atoi(item)
+				if err != nil || n < 1 || n > largestDraft-sum {
+					return fmt.Errorf("want tokens at each position, 1 or more, separated by commas, %d together at most", largestDraft)
+				}
+				widths = append(widths, n)
+				sum += n
+			}
+			*p = widths
+			return nil
+		},
+		get: func() string {
+			var items []string
+			for _, n := range *p {
+				items = append(items, strconv.Itoa(n))
+			}
+			return strings.Join(items, ",")
+		},
+	}
+}
+
+// wide returns the tokens at the positions that have a width, and how many of
+// them stand beside the first of their position: the leaves of a tree besides
+// one.
+func (s *speculationOptions) wide() (tokens, beside int) {
+	for _, n := range s.widths {
+		tokens, beside = tokens+n, beside+n-1
+	}
+	return tokens, beside
+}
+
+// noTrees says why a draft model's drafts are lines, or is empty where they are
+// trees.
+func (o *options) noTrees() string {
+	s := &o.speculation
+	_, beside := s.wide()
+	switch {
+	case len(s.widths) == 0:
+		return "without --spec-draft-widths"
+	case beside == 0:
+		return "with one token at each position, which is a line"
+	case len(o.contrast.amateurs) > 0:
+		return "with --cd-model, where drafts are lines"
+	case o.guided():
+		return "with --guidance-scale, where drafts are lines"
+	case s.rule != speculative.Coupled && o.greedy() && !o.xtcActs():
+		return fmt.Sprintf("at temperature 0 with --spec-rule %s, which leaves one token to draw", s.rule)
+	}
+	return ""
+}
+
 // drafts reports whether a drafter is in use.
 func (s *speculationOptions) drafts(name string) bool { return slices.Contains(s.types, name) }
 
@@ -213,7 +276,23 @@ func (o *options) resolveSpeculation() error {
 		s.threads = o.threads
 		o.find("--spec-draft-threads").note = "-1: as --threads"
 	}
-	return o.resolveRoom()
+	if err := o.resolveRoom(); err != nil {
+		return err
+	}
+	return o.checkWidths()
+}
+
+// checkWidths refuses trees that do not go with the other settings.
+func (o *options) checkWidths() error {
+	s := &o.speculation
+	switch tokens, _ := s.wide(); {
+	case tokens > s.most:
+		return badUsage("--spec-draft-widths %s: %d tokens together: want at most --spec-draft-n-max, which is %d",
+			o.find("--spec-draft-widths").get(), tokens, s.most)
+	case o.session.Exact && s.drafts(drafterModel) && o.noTrees() == "":
+		return badUsage("--spec-draft-widths and --exact: a tree leaves the cache in an order of its own, in which sums are rounded otherwise: give one of them")
+	}
+	return nil
 }
 
 // resolveRoom bounds the drafts by what a batch holds: of each sequence that
@@ -246,8 +325,9 @@ func (o *options) resolveRoom() error {
 }
 
 // noteIdleSpeculation names the flags for drafts that change nothing. because is
-// why there are none although they were asked for, or empty.
-func (o *options) noteIdleSpeculation(because string) {
+// why there are none although they were asked for, or empty; noTrees is why there
+// are drafts and no trees.
+func (o *options) noteIdleSpeculation(because, noTrees string) {
 	s := &o.speculation
 	switch {
 	case o.predict == 0:
@@ -271,8 +351,13 @@ func (o *options) noteIdleSpeculation(because string) {
 			o.noteIdle(flag, "without draft in --spec-type")
 		}
 		o.noteIdle("--spec-rule", "without a draft model: all rules judge certain proposals alike")
-	} else if s.rule != speculative.Coupled && o.greedy() && !o.xtcActs() {
-		o.noteIdle("--spec-rule", "at temperature 0, where all rules are one")
+	} else {
+		if s.rule != speculative.Coupled && o.greedy() && !o.xtcActs() {
+			o.noteIdle("--spec-rule", "at temperature 0, where all rules are one")
+		}
+		if noTrees != "" {
+			o.noteIdle("--spec-draft-widths", noTrees)
+		}
 	}
 	if !s.drafts(drafterNGram) {
 		for _, flag := range ngramFlags {

@@ -94,10 +94,13 @@ func longPrompts(t *testing.T, v *llama.Vocab, n int) [][]int32 {
 
 // A way to draft, with a length that is drafted in every round as far as there
 // is anything to propose.
-var waysToDraft = []struct {
-	types string
-	most  int
-}{{"draft", 4}, {"ngram", 9}, {"draft,ngram", 6}}
+var waysToDraft = []wayToDraft{{types: "draft", most: 4}, {types: "ngram", most: 9}, {types: "draft,ngram", most: 6}}
+
+type wayToDraft struct {
+	types  string
+	most   int
+	widths []int
+}
 
 func samplings() []sampler.Config {
 	return []sampler.Config{{}, {Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05}}
@@ -151,7 +154,9 @@ func TestDraftedTextIsPlainButForTies(t *testing.T) {
 	if os.Getenv("SORTES_STRESS") != "" {
 		prompts = 20
 	}
-	o, m := openWith(t, "-m", smol(t, "Q4_1"), "-md", smol(t, "Q4_0"), "-c", "1024", "--spec-adaptive", "off")
+	o, m := openWith(t, "-m", smol(t, "Q4_1"), "-md", smol(t, "Q4_0"), "-c", "1024", "--spec-adaptive", "off", "--spec-draft-widths", "3,2")
+	ways := append(slices.Clone(waysToDraft), wayToDraft{"draft", 7, o.speculation.widths})
+	branched := 0
 	noise, err := m.session.Probe(t.Context())
 	require.NoError(t, err)
 	t.Logf("noise of a row by those beside it: %.3g", noise.MaxAbs)
@@ -160,10 +165,13 @@ func TestDraftedTextIsPlainButForTies(t *testing.T) {
 			r := generate.Request{Prompt: prompt, MaxTokens: 60, Sampling: sampler.Config{Temperature: temperature}, Seed: uint64(i), IgnoreEOG: true}
 			o.speculation.types = nil
 			want, _ := generateWith(t, o, m, r)
-			for _, way := range waysToDraft {
+			for _, way := range ways {
 				require.NoError(t, o.find("--spec-type").set(way.types))
-				o.speculation.most = way.most
-				got, _ := generateWith(t, o, m, r)
+				o.speculation.most, o.speculation.widths = way.most, way.widths
+				got, stats := generateWith(t, o, m, r)
+				if d := stats.Drafts; way.widths != nil {
+					branched += d.Drafter[0].Drafted - 4*d.Drafter[0].Drafts // 7 tokens, of which 4 follow one another
+				}
 				at := 0
 				for at < len(want) && got[at] == want[at] {
 					at++
@@ -181,11 +189,12 @@ func TestDraftedTextIsPlainButForTies(t *testing.T) {
 				}
 				score := func(id int32) float64 { return row[id]/scale + noiseOf(id) }
 				gap := math.Abs(score(want[at])-score(got[at])) * scale
-				t.Logf("prompt %d, temperature %v, %s: the texts differ from token %d on, where the two are %.3g apart", i, temperature, way.types, at, gap)
+				t.Logf("prompt %d, temperature %v, %s %v: the texts differ from token %d on, where the two are %.3g apart", i, temperature, way.types, way.widths, at, gap)
 				assert.LessOrEqual(t, gap, 2*noise.MaxAbs)
 			}
 		}
 	}
+	assert.Greater(t, branched, 50, "drafts were trees")
 }
 
 // rowAfter evaluates what a sequence does not hold of a text yet, token by token,

@@ -106,6 +106,100 @@ func TestEverySpeculationFlagActs(t *testing.T) {
 	assert.Regexp(t, `(?m)^drafts: \d+ of \d+ tokens accepted, acceptance [01]\.\d\d, \d+\.\d\d tokens an evaluation; time: draft \d+%, verify \d+%, sampling \d+%, rest \d+%; about \d+\.\d\d times as fast as without$`, r.stderr)
 }
 
+// inSinglePrecision are flags with which the cells of a cache may lie in any
+// order: what that changes of a logit of the tiny models is some 1e-6 then, where
+// other types and the fused kernel round to 1e-3.
+var inSinglePrecision = []string{"-ctk", "f32", "-ctv", "f32", "-fa", "off"}
+
+// Drafts that are trees leave the text as it is, and are counted and shown.
+func TestTreesOfDrafts(t *testing.T) {
+	draft := tinyDraft(t, 0.3)
+	base := append([]string{"-m", tiny, "-md", draft, "-p", "the and one", "-n", "60", "-c", "256", "-s", "4", "--ignore-eos", "--no-perf", "--spec-adaptive", "off"}, inSinglePrecision...)
+	with := func(flags string) (string, draftSummary) {
+		return draftsOf(t, append(base, strings.Fields(flags)...)...)
+	}
+	for _, temperature := range []string{" --temp 0", " --temp 0.8", " --temp 1.5 --repeat-penalty 1.1 --mirostat 2"} {
+		plain, _ := with("--spec-type none" + temperature)
+		for _, flags := range []string{
+			"--spec-draft-widths 2", "--spec-draft-widths 3,2,1,2", "--spec-draft-widths 1,15", "--spec-draft-widths 2,2 --spec-draft-n-max 4",
+			"--spec-draft-widths 2,2 --spec-type draft,ngram", "--spec-draft-widths 2 --spec-adaptive on",
+		} {
+			got, d := with(flags + temperature)
+			assert.Equal(t, plain, got, flags+temperature)
+			assert.Positive(t, d.Drafted, flags+temperature)
+		}
+	}
+
+	// One position: of one token, and of more. A draft has as many tokens as
+	// before, and none behind the first position.
+	_, line := with("--spec-draft-n-max 1")
+	_, two := with("--spec-draft-n-max 2 --spec-draft-widths 2")
+	_, four := with("--spec-draft-n-max 4 --spec-draft-widths 4")
+	assert.Greater(t, line.Acceptance, 0.1)
+	assert.Greater(t, two.Acceptance, line.Acceptance)
+	assert.Greater(t, four.Acceptance, two.Acceptance)
+	assert.Less(t, four.Acceptance, 1.0)
+	for i, d := range []draftSummary{line, two, four} {
+		width := []int{1, 2, 4}[i]
+		assert.LessOrEqual(t, d.Drafted, width*d.Drafters[0].Drafts)
+		assert.Greater(t, d.Drafted, width*(d.Drafters[0].Drafts-3), "but for the last of the budget")
+		assert.LessOrEqual(t, d.TokensPerPass, 2.0)
+	}
+
+	// Block draws trees too, and keeps no more than the law of the text.
+	_, d := with("--spec-draft-widths 2 --spec-draft-n-max 2 --spec-rule block")
+	assert.Positive(t, d.Accepted)
+	assert.Greater(t, d.Drafted, 2*d.Drafters[0].Drafts-4)
+
+	plain := text(t, append(base, "--spec-type", "none")...)
+	shown := text(t, append(base, "--spec-draft-widths", "2,2", "--show", "--color", "on")...)
+	assert.Contains(t, shown, green)
+	assert.Contains(t, shown, red)
+	assert.Equal(t, plain, strings.NewReplacer(green, "", red, "", "\x1b[0m", "").Replace(shown))
+	r := gen(t, append(base, "--spec-draft-widths", "2,2", "--perf")...)
+	assert.Regexp(t, `(?m)^drafts: \d+ of \d+ tokens accepted, acceptance [01]\.\d\d, `, r.stderr)
+
+	// What a tree has left of the cache can be shifted, saved and gone on from.
+	long := append(base, "-n", "400", "--context-shift")
+	assert.Equal(t, text(t, append(long, "--spec-type", "none")...), text(t, append(long, "--spec-draft-widths", "2,2")...))
+	cache := filepath.Join(t.TempDir(), "cache")
+	written := text(t, append(base, "--spec-draft-widths", "3,2", "--prompt-cache", cache, "--prompt-cache-all")...)
+	assert.Equal(t, plain, written)
+	more := []string{"-p", "the and one" + plain, "--perf"}
+	for _, flags := range []string{"--spec-type none", "--spec-draft-widths 2"} {
+		r := gen(t, slices.Concat(base, more, strings.Fields(flags), []string{"--prompt-cache", cache, "--prompt-cache-ro"})...)
+		assert.Equal(t, exitDone, r.status, r.stderr)
+		assert.Equal(t, text(t, slices.Concat(base, more, []string{"--spec-type", "none"})...), r.stdout, flags)
+		assert.Contains(t, r.stderr, " from the cache", flags)
+	}
+}
+
+// Models whose memory cannot branch, and those that need all of it for that.
+func TestTreesByModel(t *testing.T) {
+	dir := t.TempDir()
+	recurrent := tinymodel.Save(dir, "recurrent.gguf", tinymodel.Recurrent(tinymodel.Options{}))
+	hybrid := tinymodel.Save(dir, "hybrid.gguf", tinymodel.Hybrid(tinymodel.Options{}))
+	window := tinymodel.Save(dir, "window.gguf", tinymodel.SlidingWindow(tinymodel.Options{}))
+	small := tinymodel.Save(dir, "small.gguf", tinymodel.SlidingWindow(tinymodel.Options{Noise: 0.1}))
+	flags := append([]string{"-p", "the", "-n", "60", "-s", "2", "-c", "256", "--ignore-eos", "--spec-adaptive", "off", "--spec-draft-widths", "2,2"}, inSinglePrecision...)
+	for _, c := range []struct{ model, draft, note string }{
+		{recurrent, tiny, "with mamba models, whose memory cannot drop the end of a text"},
+		{hybrid, tiny, "with lfm2 models, whose memory cannot drop the end of a text"},
+		{tiny, recurrent, "with mamba draft models, whose drafts are single tokens"},
+		{window, small, ""},
+	} {
+		r := gen(t, append(flags, "-m", c.model, "-md", c.draft)...)
+		require.Equal(t, exitDone, r.status, r.stderr)
+		assert.Equal(t, text(t, append(flags, "-m", c.model)...), r.stdout, c.note)
+		if c.note == "" {
+			assert.NotContains(t, r.stderr, "no effect")
+			assert.Regexp(t, `(?m)^drafts: [1-9]`, r.stderr)
+		} else {
+			assert.Contains(t, r.stderr, "gen: note: --spec-draft-widths 2,2 has no effect "+c.note+"\n")
+		}
+	}
+}
+
 func TestEveryContrastFlagActs(t *testing.T) {
 	draft := tinyDraft(t, 0.1)
 	base := []string{"-m", tiny, "-p", "the and", "-n", "40", "-c", "256", "-s", "4", "--temp", "0", "--ignore-eos", "--no-perf"}

@@ -13,6 +13,7 @@ type strategy struct {
 	name string
 	who  string // of drafterTypes, in their order, separated by commas
 	rule speculative.Rule
+	tree bool // the draft model's drafts are trees, of --spec-draft-widths
 }
 
 // types are those that draft.
@@ -35,6 +36,7 @@ var strategies = []strategy{
 	{name: "draft", who: drafterModel},
 	{name: "draft-block", who: drafterModel, rule: speculative.Block},
 	{name: "draft-token", who: drafterModel, rule: speculative.Token},
+	{name: "tree", who: drafterModel, tree: true},
 	{name: "ngram", who: drafterNGram},
 	{name: "cascade", who: both},
 	{name: "cascade-block", who: both, rule: speculative.Block},
@@ -45,11 +47,15 @@ var strategies = []strategy{
 const both = drafterNGram + "," + drafterModel
 
 // defaultStrategies are those that are run without a choice.
-func defaultStrategies(draftModel bool) []strategy {
-	if draftModel {
-		return []strategy{plainly, mustFind("draft"), mustFind("ngram"), mustFind("cascade")}
+func defaultStrategies(draftModel, trees bool) []strategy {
+	names := []string{"plain", "draft", "tree", "ngram", "cascade"}
+	var chosen []strategy
+	for _, name := range names {
+		if s := mustFind(name); (draftModel || !s.needsModel()) && (trees || !s.tree) {
+			chosen = append(chosen, s)
+		}
 	}
-	return []strategy{plainly, mustFind("ngram")}
+	return chosen
 }
 
 func findStrategy(name string) (strategy, bool) {
@@ -76,10 +82,11 @@ func strategyNames() string {
 	return strings.Join(names, ", ")
 }
 
-// parseStrategies reads names separated by commas; "all" is every one.
-func parseStrategies(text string) ([]strategy, error) {
+// parseStrategies reads names separated by commas; "all" is every one, those
+// with trees where there are any.
+func parseStrategies(text string, trees bool) ([]strategy, error) {
 	if text == "all" {
-		return slices.Clone(strategies), nil
+		return slices.DeleteFunc(slices.Clone(strategies), func(s strategy) bool { return s.tree && !trees }), nil
 	}
 	var chosen []strategy
 	for name := range strings.SplitSeq(text, ",") {
