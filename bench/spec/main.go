@@ -7,6 +7,11 @@
 // Rates are tokens a second from the last token of the prompt on, with the
 // prompt in the caches of target and draft: what llama.cpp's tools call decoding.
 // It fails nothing: it reports. make bench-spec builds what it needs and runs it.
+//
+// By default it measures what the README's table needs, which takes some twenty
+// minutes: not the sides that are marked extra below, and llama.cpp's n-gram
+// drafts at temperature 0 alone, for prompts that are copied from. -sides all
+// measures everything.
 package main
 
 import (
@@ -43,7 +48,10 @@ func main() {
 	flag.BoolVar(&b.lookahead, "lookahead", false, "measure lookahead, too")
 	named := flag.String("kinds", strings.Join(kinds, ","), "kinds of prompts")
 	temperatures := flag.String("temps", "0,0.8", "temperatures, with the default filters")
-	only := flag.String("sides", "", "sides to measure besides plain, by name; empty means all")
+	only := flag.String("sides", "", "sides to measure besides plain, by name, such as draft,draft-cold,lookup; all means all. "+
+		"Without it these are left out: cold and pruned drafts, adaptive trees, the rules block and token, "+
+		"and the tools' n-gram drafts at temperatures above 0 and for prompts that little is copied from")
+	widths := flag.String("widths", "2", "tokens at each position of the drafts that are trees: N,N,...; empty leaves them out, as -exact does")
 	lengths := flag.String("lengths", "", "draft lengths that need not be looked for: side=n,...")
 	profile := flag.String("cpuprofile", "", "write a profile of this process to a file")
 	flag.Parse()
@@ -51,7 +59,7 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	err := b.configure(*named, *temperatures, *only, *lengths)
+	err := b.configure(*named, *temperatures, *only, *lengths, *widths)
 	if err == nil && *profile != "" {
 		var f *os.File
 		if f, err = os.Create(*profile); err == nil {
@@ -76,11 +84,12 @@ type bench struct {
 	texts                            []prompt
 	temperatures                     []float64
 	only                             []string
+	widths                           []int          // of trees, none for no trees
 	lengths                          map[string]int // by side
 	tools                            tools
 }
 
-func (b *bench) configure(named, temperatures, only, lengths string) (err error) {
+func (b *bench) configure(named, temperatures, only, lengths, widths string) (err error) {
 	if b.texts, err = readPrompts(b.prompts, strings.Split(named, ",")); err != nil {
 		return err
 	}
@@ -103,6 +112,16 @@ func (b *bench) configure(named, temperatures, only, lengths string) (err error)
 			return fmt.Errorf("length %q: %w", s, err)
 		}
 	}
+	if widths == "" || b.exact { // what a tree leaves of the cache is not exact
+		return nil
+	}
+	for s := range strings.SplitSeq(widths, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return fmt.Errorf("width %q: want 1 or more tokens", s)
+		}
+		b.widths = append(b.widths, n)
+	}
 	return nil
 }
 
@@ -110,7 +129,7 @@ func (b *bench) run(ctx context.Context) error {
 	fmt.Printf("%s; %s; %d threads; %d tokens; medians of %d, all sides in turn\n",
 		measure.CPU(), time.Now().Format("2006-01-02"), b.threads, b.tokens, b.rounds)
 	fmt.Printf("target %s, draft %s; exact mode: %v\n", filepath.Base(b.target), filepath.Base(b.draft), b.exact)
-	o, err := openOurs(ctx, b.target, b.threads, b.tokens, b.exact)
+	o, err := openOurs(ctx, b.target, b.threads, b.tokens, b.exact, b.widths)
 	if err != nil {
 		return err
 	}
@@ -139,12 +158,15 @@ func (b *bench) run(ctx context.Context) error {
 		return err
 	}
 	defer r.close()
-	for _, temperature := range b.temperatures {
+	start := time.Now()
+	for i, temperature := range b.temperatures {
 		competitors := b.competitors(ctx, o, sides, temperature)
 		if err := b.findLengths(competitors, temperature); err != nil {
 			return err
 		}
-		for _, p := range b.texts {
+		for j, p := range b.texts {
+			fmt.Fprintf(os.Stderr, "text %d of %d, %s at temperature %g, after %v\n",
+				i*len(b.texts)+j+1, len(b.temperatures)*len(b.texts), p.kind, temperature, time.Since(start).Round(time.Second))
 			if err := b.measureText(r, competitors, p, temperature); err != nil {
 				return err
 			}
@@ -161,7 +183,7 @@ func (b *bench) run(ctx context.Context) error {
 // costs prints what can be gained at all: how an evaluation grows with its rows,
 // and what a token of the draft costs beside one of the target.
 func (b *bench) costs(ctx context.Context, o *ours) error {
-	if _, err := o.draft(ctx, b.draft, speculative.Coupled); err != nil {
+	if _, err := o.draft(ctx, b.draft, speculative.Coupled, nil); err != nil {
 		return err
 	}
 	const depth, most = 256, 16
@@ -192,20 +214,25 @@ func (b *bench) sides() ([]*side, error) {
 	all := []*side{
 		{name: "plain"},
 		{name: "draft", models: []string{b.draft}},
-		{name: "draft, cold", models: []string{b.draft}, cold: true},
+		{name: "draft, cold", models: []string{b.draft}, cold: true, extra: true},
 		{name: "draft, fixed", models: []string{b.draft}, fixed: true, lengths: draftLengths},
-		{name: "block, fixed", models: []string{b.draft}, fixed: true, rule: speculative.Block, lengths: draftLengths},
-		{name: "token, fixed", models: []string{b.draft}, fixed: true, rule: speculative.Token, lengths: draftLengths},
+		{name: "block, fixed", models: []string{b.draft}, fixed: true, rule: speculative.Block, lengths: draftLengths, extra: true},
+		{name: "token, fixed", models: []string{b.draft}, fixed: true, rule: speculative.Token, lengths: draftLengths, extra: true},
 		{name: "ngram", ngram: true},
 		{name: "ngram, fixed", ngram: true, fixed: true, lengths: ngramLengths},
 		{name: "cascade", ngram: true, models: []string{b.draft}},
-		{name: "cascade, cold", ngram: true, models: []string{b.draft}, cold: true},
-		{name: "pruned", models: []string{pruned}},
+		{name: "cascade, cold", ngram: true, models: []string{b.draft}, cold: true, extra: true},
+		{name: "pruned", models: []string{pruned}, extra: true},
+	}
+	if len(b.widths) > 0 {
+		all = append(all,
+			&side{name: "tree", models: []string{b.draft}, tree: true, extra: true},
+			&side{name: "tree, fixed", models: []string{b.draft}, tree: true, fixed: true, lengths: b.treeLengths()})
 	}
 	if b.lookahead {
 		all = append(all, &side{name: "lookahead, ours", look: true})
 	}
-	all = slices.DeleteFunc(all, func(s *side) bool { return !s.plain() && !b.wants(s.name) })
+	all = slices.DeleteFunc(all, func(s *side) bool { return !s.plain() && !b.asks(s.name) && (s.extra || len(b.only) > 0) })
 	if slices.ContainsFunc(all, func(s *side) bool { return s.name == "pruned" }) {
 		if err := makePruned(b.target, pruned); err != nil {
 			return nil, err
@@ -214,8 +241,19 @@ func (b *bench) sides() ([]*side, error) {
 	return all, nil
 }
 
-func (b *bench) wants(name string) bool {
-	return len(b.only) == 0 || slices.Contains(b.only, strings.ReplaceAll(name, ", ", "-"))
+// asks reports whether -sides names a side or tool.
+func (b *bench) asks(name string) bool {
+	return slices.Contains(b.only, "all") || slices.Contains(b.only, strings.ReplaceAll(name, ", ", "-"))
+}
+
+// treeLengths are those of trees that have all their widths, and up to three
+// tokens behind them.
+func (b *bench) treeLengths() []int {
+	tokens := 0
+	for _, n := range b.widths {
+		tokens += n
+	}
+	return []int{tokens, tokens + 1, tokens + 2, tokens + 3}
 }
 
 // makePruned makes a draft of the target, with every third layer left out but
@@ -237,6 +275,7 @@ type competitor struct {
 	lengths []int // to choose from, none where there is no choice
 	length  int
 	ngram   bool
+	kinds   []string // of prompts
 	run     func(p prompt, seed uint64, n int) (measurement, []int32, error)
 }
 
@@ -246,7 +285,7 @@ func (b *bench) competitors(ctx context.Context, o *ours, sides []*side, tempera
 		if (s.rule != speculative.Coupled) && temperature == 0 {
 			continue // all rules are the same
 		}
-		all = append(all, &competitor{s.name, s.lengths, 0, s.ngram, func(p prompt, seed uint64, n int) (measurement, []int32, error) {
+		all = append(all, &competitor{s.name, s.lengths, 0, s.ngram, kinds, func(p prompt, seed uint64, n int) (measurement, []int32, error) {
 			return o.run(ctx, s, n, p, temperature, seed)
 		}})
 	}
@@ -258,10 +297,14 @@ func (b *bench) competitors(ctx context.Context, o *ours, sides []*side, tempera
 		peers = append(peers, lookaheadTool)
 	}
 	for _, t := range peers {
-		if !b.wants(t.name) {
+		asked, on := b.asks(t.name), kinds
+		if len(b.only) > 0 && !asked || t.ngram() && temperature > 0 && !asked {
 			continue
 		}
-		all = append(all, &competitor{t.name, t.lengths, 0, t.name != "speculative-simple", func(p prompt, seed uint64, n int) (measurement, []int32, error) {
+		if t.ngram() && !asked {
+			on = copying
+		}
+		all = append(all, &competitor{t.name, t.lengths, 0, t.ngram(), on, func(p prompt, seed uint64, n int) (measurement, []int32, error) {
 			m, err := b.tools.run(ctx, t, n, p, temperature, seed)
 			return m, nil, err
 		}})
@@ -270,7 +313,7 @@ func (b *bench) competitors(ctx context.Context, o *ours, sides []*side, tempera
 }
 
 // findLengths gives each competitor the draft length with the highest geometric
-// mean of rates, over a few texts that suit it.
+// mean of rates, over two texts that suit it.
 func (b *bench) findLengths(all []*competitor, temperature float64) error {
 	for _, c := range all {
 		if len(c.lengths) == 0 {
@@ -280,9 +323,9 @@ func (b *bench) findLengths(all []*competitor, temperature float64) error {
 			c.length = n
 			continue
 		}
-		suits := []string{"edit", "summary", "chat"}
+		suits := []string{"edit", "chat"}
 		if c.ngram {
-			suits = []string{"copy", "edit", "extraction"}
+			suits = []string{"copy", "extraction"}
 		}
 		fmt.Printf("\n%s at temperature %g, tokens a second by draft length:", c.name, temperature)
 		best := 0.0
@@ -312,6 +355,7 @@ func (b *bench) findLengths(all []*competitor, temperature float64) error {
 // measureText lets all write a text, round by round. Who begins changes with the
 // rounds.
 func (b *bench) measureText(r *record, all []*competitor, p prompt, temperature float64) error {
+	all = slices.DeleteFunc(slices.Clone(all), func(c *competitor) bool { return !slices.Contains(c.kinds, p.kind) })
 	for round := range b.rounds {
 		seed := uint64(round + 1)
 		done := make([]measurement, len(all))

@@ -22,20 +22,22 @@ type ours struct {
 	models   []*llama.Model
 	sessions []*llama.Session
 	target   *llama.Session
+	wide     *llama.Session // the target with branches, for trees; nil before there are any
+	widths   []int          // of trees
 	vocab    *llama.Vocab
 	exact    bool
 	tokens   int // of a text at most
 
-	drafts map[string]*speculative.Model // by file and rule
+	drafts map[string]*speculative.Model // by file, rule and whether they are trees
 	read   []int32                       // the prompt that the sessions have read
 }
 
-func openOurs(ctx context.Context, path string, threads, tokens int, exact bool) (*ours, error) {
+func openOurs(ctx context.Context, path string, threads, tokens int, exact bool, widths []int) (*ours, error) {
 	pool, err := llama.NewPool(threads)
 	if err != nil {
 		return nil, err
 	}
-	o := &ours{pool: pool, exact: exact, tokens: tokens, drafts: map[string]*speculative.Model{}}
+	o := &ours{pool: pool, exact: exact, tokens: tokens, widths: widths, drafts: map[string]*speculative.Model{}}
 	o.target, err = o.open(ctx, path, llama.SessionOptions{Exact: exact})
 	if err != nil {
 		o.close()
@@ -52,6 +54,10 @@ func (o *ours) open(ctx context.Context, path string, options llama.SessionOptio
 		return nil, err
 	}
 	o.models = append(o.models, model)
+	return o.session(model, options)
+}
+
+func (o *ours) session(model *llama.Model, options llama.SessionOptions) (*llama.Session, error) {
 	options.Context, options.Pool, options.Outputs = contextSize, o.pool, 65
 	session, err := model.NewSession(options)
 	if err != nil {
@@ -59,6 +65,25 @@ func (o *ours) open(ctx context.Context, path string, options llama.SessionOptio
 	}
 	o.sessions = append(o.sessions, session)
 	return session, nil
+}
+
+// openWide opens the session for trees. The others have one without branches,
+// as if there were no trees.
+func (o *ours) openWide() (err error) {
+	branches := 0
+	for _, n := range o.widths {
+		branches += n - 1
+	}
+	o.wide, err = o.session(o.models[0], llama.SessionOptions{Unified: true, Branches: branches})
+	return err
+}
+
+// targetOf returns the session that judges the drafts of a side.
+func (o *ours) targetOf(s *side) *llama.Session {
+	if s.tree {
+		return o.wide
+	}
+	return o.target
 }
 
 func (o *ours) close() {
@@ -71,9 +96,10 @@ func (o *ours) close() {
 	o.pool.Close()
 }
 
-// draft returns the drafter that a model file is under a rule.
-func (o *ours) draft(ctx context.Context, path string, rule speculative.Rule) (*speculative.Model, error) {
-	key := rule.String() + " " + path
+// draft returns the drafter that a model file is under a rule, with widths for
+// trees.
+func (o *ours) draft(ctx context.Context, path string, rule speculative.Rule, widths []int) (*speculative.Model, error) {
+	key := fmt.Sprint(rule, widths, path)
 	if d := o.drafts[key]; d != nil {
 		return d, nil
 	}
@@ -84,7 +110,7 @@ func (o *ours) draft(ctx context.Context, path string, rule speculative.Rule) (*
 	if err := speculative.CheckVocab(o.vocab, o.models[len(o.models)-1].Vocab()); err != nil {
 		return nil, err
 	}
-	d, err := speculative.NewModel(session, speculative.ModelOptions{Rule: rule, IsEnd: o.vocab.IsEOG})
+	d, err := speculative.NewModel(session, speculative.ModelOptions{Rule: rule, Widths: widths, IsEnd: o.vocab.IsEOG})
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +125,10 @@ type side struct {
 	models  []string // files of draft models
 	ngram   bool     // before them
 	look    bool     // lookahead
+	tree    bool     // drafts are trees
 	fixed   bool     // without the controller
 	cold    bool     // everything learnt is forgotten before each text
+	extra   bool     // measured only where it is asked for
 	lengths []int    // lengths that the best is looked for among, of a fixed one
 
 	cascade *speculative.Cascade
@@ -125,8 +153,12 @@ func (s *side) makeCascade(ctx context.Context, o *ours, n int) error {
 		}
 		drafters = append(drafters, d)
 	}
+	var widths []int
+	if s.tree {
+		widths = o.widths
+	}
 	for _, path := range s.models {
-		d, err := o.draft(ctx, path, s.rule)
+		d, err := o.draft(ctx, path, s.rule, widths)
 		if err != nil {
 			return err
 		}
@@ -143,12 +175,18 @@ func (o *ours) prepare(ctx context.Context, p prompt) error {
 	if slices.Equal(o.read, p.tokens) {
 		return nil
 	}
-	if err := o.target.Truncate(0, 0); err != nil {
-		return err
-	}
 	o.read = nil
-	if _, _, err := o.generate(ctx, &side{name: "plain"}, p, 0, 1, 1); err != nil {
-		return err
+	for _, s := range []*side{{}, {tree: true}} {
+		target := o.targetOf(s)
+		if target == nil {
+			continue
+		}
+		if err := target.Truncate(0, 0); err != nil {
+			return err
+		}
+		if _, _, err := o.generate(ctx, s, p, 0, 1, 1); err != nil {
+			return err
+		}
 	}
 	o.read = p.tokens
 	for _, d := range o.drafts {
@@ -178,6 +216,11 @@ func (o *ours) run(ctx context.Context, s *side, n int, p prompt, temperature fl
 	}
 	if !s.plain() && (s.cold || s.cascade == nil || s.cascade.Controller().Max() != n && n > 0) {
 		before := len(o.drafts)
+		if s.tree && o.wide == nil {
+			if err := o.openWide(); err != nil {
+				return measurement{}, nil, err
+			}
+		}
 		if err := s.makeCascade(ctx, o, n); err != nil {
 			return measurement{}, nil, err
 		}
@@ -212,11 +255,12 @@ func (o *ours) run(ctx context.Context, s *side, n int, p prompt, temperature fl
 // generate writes a text of n tokens at most with an engine of its own, and
 // leaves the prompt in the target's cache.
 func (o *ours) generate(ctx context.Context, s *side, p prompt, temperature float64, seed uint64, n int) (text []int32, stats generate.Stats, err error) {
-	held := min(o.target.Len(0), len(p.tokens)-1)
-	if err := o.target.Truncate(0, held); err != nil {
+	target := o.targetOf(s)
+	held := min(target.Len(0), len(p.tokens)-1)
+	if err := target.Truncate(0, held); err != nil {
 		return nil, stats, err
 	}
-	engine, err := generate.New(o.target, o.vocab, generate.Options{
+	engine, err := generate.New(target, o.vocab, generate.Options{
 		Exact: o.exact, Held: [][]int32{p.tokens[:held]}, Drafts: s.cascade, Rule: s.rule,
 	})
 	if err != nil {

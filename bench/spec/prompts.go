@@ -15,6 +15,9 @@ var promptFiles embed.FS
 // kinds are the kinds of prompts, those that repeat most of their prompt first.
 var kinds = []string{"copy", "edit", "extraction", "summary", "translation", "arithmetic", "story", "chat"}
 
+// copying are the kinds for which drafts from repetition are made.
+var copying = kinds[:4]
+
 const perKind = 8
 
 // A prompt is one of them, as a user's message in the model's chat template.

@@ -123,7 +123,7 @@ func report(w io.Writer, all []measurement, names []string) {
 		fmt.Fprintf(w, " %6.2f", t.distinct(kind))
 	}
 	fmt.Fprintf(w, "\n\n  against llama.cpp's tools\n")
-	for _, ours := range []string{"draft", "draft, fixed", "block, fixed", "cascade"} {
+	for _, ours := range []string{"draft", "draft, fixed", "tree, fixed", "block, fixed", "cascade"} {
 		t.beside(w, ours, []string{"speculative-simple"})
 	}
 	for _, ours := range []string{"ngram", "ngram, fixed", "cascade"} {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,41 @@ func TestPrompts(t *testing.T) {
 	assert.EqualError(t, err, "prompts of kind copy: 8, want 9")
 	_, err = readPrompts(1, []string{"songs"})
 	assert.ErrorContains(t, err, `"songs" is no kind of prompt`)
+}
+
+// What is measured by default, and what where it is asked for.
+func TestCompetitors(t *testing.T) {
+	names := func(temperature float64, exact bool, only string) (all []string) {
+		b := bench{exact: exact, lengths: map[string]int{}, prompts: 1, tools: tools{folder: "somewhere"}}
+		require.NoError(t, b.configure("copy", "0", only, "", "2,3"))
+		sides, err := b.sides()
+		require.NoError(t, err)
+		for _, c := range b.competitors(t.Context(), nil, sides, temperature) {
+			switch {
+			case len(c.kinds) == 4:
+				all = append(all, c.name+" to copy")
+			case c.name == "tree, fixed":
+				assert.Equal(t, []int{5, 6, 7, 8}, c.lengths)
+				fallthrough
+			default:
+				assert.Equal(t, kinds, c.kinds)
+				all = append(all, c.name)
+			}
+		}
+		return all
+	}
+	ours := []string{"plain", "draft", "draft, fixed", "ngram", "ngram, fixed", "cascade"}
+	assert.Equal(t, append(slices.Clone(ours), "tree, fixed", "speculative-simple",
+		"lookup to copy", "ngram-simple to copy", "ngram-mod to copy", "ngram-cache to copy"), names(0, false, ""))
+	assert.Equal(t, append(slices.Clone(ours), "tree, fixed", "speculative-simple"), names(0.8, false, ""))
+	assert.Equal(t, append(slices.Clone(ours), "speculative-simple"), names(0.8, true, ""))
+	assert.Equal(t, []string{"plain", "draft, cold", "token, fixed", "tree", "lookup"}, names(0.8, false, "tree,lookup,draft-cold,token-fixed"))
+	assert.Equal(t, []string{"plain", "tree", "lookup"}, names(0, false, "tree,lookup,token-fixed"), "at temperature 0 all rules are one")
+
+	for _, widths := range []string{"0", "2,", "x"} {
+		b := bench{lengths: map[string]int{}}
+		assert.ErrorContains(t, b.configure("copy", "0", "", "", widths), ": want 1 or more tokens", widths)
+	}
 }
 
 func TestSplitPrompts(t *testing.T) {

@@ -30,6 +30,9 @@ type tool struct {
 	lengths []int // that the best is looked for among; the first is llama.cpp's default
 }
 
+// ngram reports whether a tool drafts from repetition.
+func (t tool) ngram() bool { return t.program == "llama-lookup" || strings.HasPrefix(t.name, "ngram-") }
+
 var allTools = []tool{
 	{"speculative-simple", "llama-speculative-simple", func(t *tools, n int) []string {
 		// Without --poll 0 the threads of target and draft spin against each
