@@ -116,6 +116,40 @@ func TestCompare(t *testing.T) {
 	assert.Positive(t, accepted)
 }
 
+// TestCompareFollowsTheRule: the text of a strategy, and what of its drafts
+// stands, is what gen has with the flags of that strategy. The draws of the block
+// and token rules are none of plain decoding's, nor each other's, so that forty
+// tokens at temperature 1 are not the same by chance. Whom a cascade asks hangs on
+// times, but for its first draft: no n-gram has stood before.
+func TestCompareFollowsTheRule(t *testing.T) {
+	base := []string{"-m", tiny, "-md", tinyDraft(t, 0.1), "-p", "the and", "-n", "40", "-s", "4", "-c", "256", "--temp", "1",
+		"--spec-adaptive", "off", "--spec-draft-n-max", "4"}
+	seen := map[string]string{}
+	lines := text(t, append([]string{"compare", "--repeat", "1", "--json", "--strategies", "plain,draft,draft-block,draft-token,cascade-block,cascade-token"}, base...)...)
+	for line := range strings.Lines(lines) {
+		var row standing
+		require.NoError(t, json.Unmarshal([]byte(line), &row))
+		seen[row.Strategy] = row.Text
+		flags, ok := map[string]string{
+			"plain": "none", "draft": "draft", "draft-block": "draft --spec-rule block", "draft-token": "draft --spec-rule token",
+		}[row.Strategy]
+		if !ok {
+			continue
+		}
+		want, drafts := draftsOf(t, append(base, strings.Fields("--spec-type "+flags)...)...)
+		assert.Equal(t, want, row.Text, row.Strategy)
+		assert.Equal(t, drafts.Drafted, row.Drafted, row.Strategy)
+		assert.Equal(t, drafts.Accepted, row.Accepted, row.Strategy)
+	}
+	require.Len(t, seen, 6)
+	assert.Equal(t, seen["plain"], seen["draft"])
+	for _, drafters := range []string{"draft", "cascade"} {
+		assert.NotEqual(t, seen["plain"], seen[drafters+"-block"])
+		assert.NotEqual(t, seen["plain"], seen[drafters+"-token"])
+		assert.NotEqual(t, seen[drafters+"-block"], seen[drafters+"-token"])
+	}
+}
+
 // Drafting always, so that the counts do not hang on the time: on a text that
 // repeats itself each pass gives many tokens.
 func TestCompareCountsDrafts(t *testing.T) {
