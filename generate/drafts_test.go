@@ -229,14 +229,13 @@ func TestDraftersFail(t *testing.T) {
 	assertSame(t, want, runRequest(t, t.Context(), e, r), "the engine goes on")
 }
 
-// Errors and cancellation in the target or the draft model, at every call: the
-// text so far is kept, and the next request finds both consistent.
+// Errors and cancellation in the target or the draft model, at every call.
 func TestDraftsFailAtEveryCall(t *testing.T) {
 	r := requests(4)[3]
 	r.MaxTokens = 12
 	want := simulate(tablemodel.Hashed(0), 64, r)
 	draft := tablemodel.Config{Context: 64, Logits: tablemodel.Hashed(0)}
-	failAtEveryCall(t, r, tablemodel.Config{Context: 64}, draft, speculative.ModelOptions{}, func(small *tablemodel.Model) {
+	failAtEveryCall(t, r, tablemodel.Config{Context: 64}, draft, speculative.ModelOptions{}, func(small *tablemodel.Model, _ []eval.Row) {
 		if text := join(r.Prompt, want.ids()); !slices.Equal(small.Tokens(0), text[:small.Len(0)]) {
 			t.Errorf("the draft model holds %v of %v", small.Tokens(0), text)
 		}
@@ -244,21 +243,51 @@ func TestDraftsFailAtEveryCall(t *testing.T) {
 }
 
 // failAtEveryCall runs a request with an error, no room or a cancellation at
-// each call of the target and of the draft model, and then once more undisturbed.
-// after is told of the draft model while such a call is reached.
-func failAtEveryCall(t *testing.T, r Request, c, d tablemodel.Config, o speculative.ModelOptions, after func(small *tablemodel.Model)) {
+// each call of the target and of the draft model: the text so far is kept, all
+// of it, and ends as Stats say. Then the request comes once more: it finds both
+// models consistent (newEngine checks the target's books after every step), so
+// that it has the plain text, and as many drafts stand as where nothing failed.
+// after is told of the draft model, and of the rows of the call that failed.
+func failAtEveryCall(t *testing.T, r Request, c, d tablemodel.Config, o speculative.ModelOptions, after func(small *tablemodel.Model, rows []eval.Row)) {
 	t.Helper()
 	want := simulate(tablemodel.Hashed(0), 64, r)
+	start := func(c, d tablemodel.Config) (*Engine, *tablemodel.Model) {
+		small := tablemodel.New(d)
+		model, err := speculative.NewModel(small, o)
+		require.NoError(t, err)
+		few, err := speculative.NewCascade(speculative.ControllerOptions{Max: 5, Fixed: true}, model)
+		require.NoError(t, err)
+		return newEngine(t, tablemodel.New(c), Options{Drafts: few, PrefillChunk: 8}), small
+	}
+	counts := func(o outcome) []int {
+		s := o.stats.Drafts
+		return []int{s.Rounds, s.Drafts, s.Tokens, s.Drafter[0].Accepted}
+	}
+	// Undisturbed, once, and again with the prompt in the cache, so that the
+	// first round has drafts.
+	e, _ := start(c, d)
+	first, second := runRequest(t, t.Context(), e, r), runRequest(t, t.Context(), e, r)
+	assertSame(t, want, first)
+	assertSame(t, want, second)
+	require.Greater(t, first.stats.Drafts.Drafts, 1)
+
 	for _, inDraft := range []bool{false, true} {
 		for _, how := range []string{"error", "full", "cancel"} {
-			for call := 0; ; call++ {
+			for call, reached := 0, true; reached; call++ {
+				reached = false
+				over := false
+				at := fmt.Sprintf("in the draft %v, %s, call %d", inDraft, how, call)
 				ctx, cancel := context.WithCancel(t.Context())
-				reached, over := false, false
-				hook := func(ctx context.Context, n int, _ []eval.Row) error {
+				var e *Engine
+				var failed []eval.Row
+				committed, drafted := 0, 0 // when that call came
+				hook := func(ctx context.Context, n int, rows []eval.Row) error {
 					if n != call || over {
 						return nil
 					}
-					reached = true
+					reached, failed = true, slices.Clone(rows)
+					committed = len(e.runs[0].tokens) - len(r.Prompt)
+					drafted = len(e.runs[0].draft.Tokens)
 					switch how {
 					case "error":
 						return errBoom
@@ -275,26 +304,44 @@ func failAtEveryCall(t *testing.T, r Request, c, d tablemodel.Config, o speculat
 				} else {
 					c.OnEval = hook
 				}
-				small := tablemodel.New(d)
-				model, err := speculative.NewModel(small, o)
-				require.NoError(t, err)
-				e := newEngine(t, tablemodel.New(c), Options{Drafts: drafts(model), PrefillChunk: 8})
+				var small *tablemodel.Model
+				e, small = start(c, d)
 				o := runRequest(t, ctx, e, r)
 				over = true
 				cancel()
-				if o.err == nil && o.stats.Finish != ContextFull {
-					assertSame(t, want, o)
+				switch {
+				case reached && how == "cancel":
+					assert.ErrorIs(t, o.err, context.Canceled, at)
+					assert.Equal(t, Cancelled, o.stats.Finish, at)
+				case reached && how == "error" && !inDraft:
+					assert.ErrorIs(t, o.err, errBoom, at)
+					assert.Equal(t, Failed, o.stats.Finish, at)
+				case reached && how == "full" && !inDraft && committed == 0:
+					assert.ErrorIs(t, o.err, eval.ErrNoSlot, at)
+					assert.Equal(t, Failed, o.stats.Finish, at)
+				case reached && how == "full" && !inDraft && drafted == 0:
+					assert.NoError(t, o.err, at)
+					assert.Equal(t, ContextFull, o.stats.Finish, at)
+				default: // without these drafts, or any, the text goes on
+					assertSame(t, want, o, at)
+					committed = len(want.tokens)
+				}
+				assert.Len(t, o.tokens, committed, at)
+				assertBegins(t, r, len(o.tokens), o)
+
+				again := runRequest(t, t.Context(), e, r)
+				assertSame(t, want, again, at)
+				undisturbed := first
+				if again.stats.Evaluated == 1 {
+					undisturbed = second
+				}
+				assert.Equal(t, counts(undisturbed), counts(again), at)
+				if reached {
+					after(small, failed)
 				} else {
-					assert.Equal(t, want.ids()[:len(o.tokens)], o.ids())
-				}
-				assertSame(t, want, runRequest(t, t.Context(), e, r), "in the draft %v, %s, call %d", inDraft, how, call)
-				if !reached {
 					require.Greater(t, call, 2)
-					break
 				}
-				if after != nil {
-					after(small)
-				}
+				e.Close()
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sortes-llm/sortes/eval"
 	"github.com/sortes-llm/sortes/internal/tablemodel"
 	"github.com/sortes-llm/sortes/sampler"
 	"github.com/sortes-llm/sortes/speculative"
@@ -120,12 +121,19 @@ func TestTreesEndExactly(t *testing.T) {
 	assert.Greater(t, keeps, 50)
 }
 
-// Errors and cancellation at every call of the target or the draft model.
+// Errors and cancellation at every call of the target or the draft model, also
+// while the target has a tree before it.
 func TestTreesFailAtEveryCall(t *testing.T) {
 	r := requests(4)[3]
 	r.MaxTokens, r.IgnoreEOG, r.Stop = 12, true, nil
+	inTree := 0
 	failAtEveryCall(t, r, tablemodel.Config{Context: 64, Branches: 6}, tablemodel.Config{Context: 64, Logits: like},
-		speculative.ModelOptions{Widths: []int{2, 2, 2, 2}}, nil)
+		speculative.ModelOptions{Widths: []int{2, 2, 2, 2}}, func(_ *tablemodel.Model, rows []eval.Row) {
+			if slices.ContainsFunc(rows, func(r eval.Row) bool { return r.First > 0 }) {
+				inTree++
+			}
+		})
+	assert.Greater(t, inTree, 2)
 }
 
 // A block of trees keeps the distribution: all texts of three tokens over three,
