@@ -277,7 +277,9 @@ func TestModelNoSlot(t *testing.T) {
 	d.End(0)    // 12 of an ended text
 	draft(2, 3) //
 	assert.Zero(t, m.Len(0))
-	draft(0, 0)
+	d.End(1)
+	draft(0, 3) // all of its text is read again
+	draft(1, 0)
 
 	m = tablemodel.New(tablemodel.Config{Cells: 11})
 	d = newModel(t, m, ModelOptions{})
