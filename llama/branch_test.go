@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -167,34 +168,77 @@ func TestTreesFail(t *testing.T) {
 	checkPruned(t, long)
 }
 
-// Interrupted at any moment a tree leaves the sequences alone.
+// laterDone is a context that is done, and denies it when it is asked first: an
+// Eval begins, and is interrupted.
+type laterDone struct {
+	context.Context
+	asked bool
+}
+
+func (c *laterDone) Err() error {
+	if !c.asked {
+		c.asked = true
+		return nil
+	}
+	return c.Context.Err()
+}
+
+// Interrupted at any moment a tree leaves the sequences alone, and nothing to
+// read or to keep; the next one has the logits that it would have had.
 func TestTreesInterrupted(t *testing.T) {
 	m := tinyModel(t, "llama")
-	s := newSession(t, m, SessionOptions{Context: 256, Unified: true, Branches: 2, Microbatch: 4, Outputs: 64})
-	prompt := someTokens(m, 9, 1)
-	evaluate(t, s, quietRowsOf(0, prompt...)...)
-	rows := treeRows(0, someTokens(m, 30, 3), oak)
-	evaluate(t, s, rows...)
-	want := logits(s, len(rows)-1)
-	require.NoError(t, s.Truncate(0, 9))
-	for i := range 40 {
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			for range i * 200 {
-				_ = ctx.Err()
-			}
-			cancel()
-		}()
-		if err := s.Eval(ctx, rows); err != nil {
-			require.ErrorIs(t, err, context.Canceled)
-			checkLengths(t, s, 9)
-			checkPruned(t, s)
-		}
-		cancel()
-		require.NoError(t, s.Truncate(0, 9))
+	o := SessionOptions{Context: 1024, Sequences: 2, Unified: true, Branches: 2, Microbatch: 32, Outputs: 64, Threads: 1}
+	begin := append(quietRowsOf(0, someTokens(m, 9, 1)...), quietRowsOf(1, someTokens(m, 5, 2)...)...)
+	rows := append(treeRows(0, someTokens(m, 30, 3), oak), quietRowsOf(1, someTokens(m, 300, 4)...)...)
+	tree := rows[30:36]
+
+	fresh := newSession(t, m, o)
+	evaluate(t, fresh, begin...)
+	start := time.Now()
+	evaluate(t, fresh, rows...)
+	whole := time.Since(start)
+	var want [][]float32
+	for i := range tree {
+		want = append(want, logits(fresh, 30+i))
 	}
+
+	s := newSession(t, m, o)
+	evaluate(t, s, begin...)
+	const tries = 20
+	interrupted := 0
+	for i := range tries {
+		ctx, cancel := context.WithTimeout(t.Context(), whole*time.Duration(i)/tries)
+		if i == 0 {
+			cancel()
+			ctx = &laterDone{Context: ctx}
+		}
+		err := s.Eval(ctx, rows)
+		cancel()
+		if err == nil {
+			require.NotZero(t, i, "the Eval was not interrupted")
+			require.NoError(t, s.Truncate(0, 9))
+			require.NoError(t, s.Truncate(1, 5))
+			continue
+		}
+		interrupted++
+		require.ErrorIs(t, err, ctx.Err())
+		checkLengths(t, s, 9, 5)
+		checkPruned(t, s)
+		require.Panics(t, func() { s.Logits(30) })
+		require.Panics(t, func() { _ = s.Keep(0, 1, 9) })
+	}
+	t.Logf("%d of %d interrupted", interrupted, tries)
 	evaluate(t, s, rows...)
-	assert.Equal(t, want, logits(s, len(rows)-1))
+	for i := range tree {
+		require.Equal(t, want[i], logits(s, 30+i), "node %d", i)
+	}
+	// Branch 1 stands: 4, 7 and 9 behind the trunk.
+	for _, x := range []*Session{fresh, s} {
+		require.NoError(t, x.Keep(0, 1, 42))
+		checkLengths(t, x, 42, 305)
+		evaluate(t, x, rowsOf(0, 10)...)
+	}
+	require.Equal(t, logits(fresh, 0), logits(s, 0))
 }
 
 func TestBranchMisuse(t *testing.T) {
