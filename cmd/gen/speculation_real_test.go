@@ -34,8 +34,19 @@ func smol(t *testing.T, weights string) string {
 // models where exact mode is not possible on this machine.
 func openWith(t *testing.T, args ...string) (*options, *models) {
 	t.Helper()
+	return openFor(t, 0, args...)
+}
+
+// openFor is openWith with so many sequences, where gen has one or two; 0 for
+// those.
+func openFor(t *testing.T, sequences int, args ...string) (*options, *models) {
+	t.Helper()
 	o := parse(t, args...)
 	require.NoError(t, o.resolve())
+	if sequences > 0 {
+		o.session.Sequences = sequences
+		o.session.Outputs = sequences * (o.speculation.most + 1)
+	}
 	a := &app{ctx: t.Context(), stdout: io.Discard, stderr: io.Discard}
 	a.log = newLogHandler(io.Discard)
 	t.Cleanup(a.log.close)
