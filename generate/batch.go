@@ -102,7 +102,9 @@ func (e *Engine) draft(r *run, rounds int) {
 	}
 	batch := speculative.Batch{Texts: rounds, Rows: e.judged() - r.target().rows(), Room: max(0, room)}
 	text := r.drafterText()
-	if len(r.sequences) == 1 { // of several each would need its own
+	// Of several sequences each would need its own; and a tree leaves its cells in
+	// another order, by which sums are rounded.
+	if len(r.sequences) == 1 && !e.options.Exact {
 		text.Branches = e.target.branches()
 	}
 	ctx, wanted := e.share(func(x *run) bool { return x == r })

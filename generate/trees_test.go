@@ -50,6 +50,36 @@ func newTreeDrafter(t *testing.T, slots int, o speculative.ModelOptions) (*specu
 	return d, m
 }
 
+// room is a drafter that hears in how many ways it may go on.
+type room struct{ branches []int }
+
+func (r *room) End(int) {}
+
+func (r *room) Draft(_ context.Context, t speculative.Text, _ int) (speculative.Draft, error) {
+	r.branches = append(r.branches, t.Branches)
+	return speculative.Draft{}, nil
+}
+
+// In exact mode drafts are lines: what trees leave of a cache is not the same, bit
+// by bit.
+func TestNoTreesInExactMode(t *testing.T) {
+	for _, exact := range []bool{false, true} {
+		r := new(room)
+		c, err := speculative.NewCascade(speculative.ControllerOptions{Max: 4, Fixed: true}, r)
+		require.NoError(t, err)
+		e := newEngine(t, tablemodel.New(tablemodel.Config{Batch: 200, Branches: 3}), Options{Drafts: c, Exact: exact})
+		runAll(t, e, []Request{{Prompt: []int32{3, 4}, MaxTokens: 5}})
+		want := 3
+		if exact {
+			want = 0
+		}
+		require.NotEmpty(t, r.branches)
+		for _, got := range r.branches {
+			assert.Equal(t, want, got)
+		}
+	}
+}
+
 // With the coupled rule the text is the plain text also where drafts are trees.
 func TestTreesLeaveTheText(t *testing.T) {
 	kept := map[string]int{}
