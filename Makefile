@@ -48,8 +48,8 @@ lint: ## gofmt, go vet, and the rules of scripts/lint
 fuzz: archive ## every fuzz target for a minute
 	scripts/fuzz.sh 60
 
-# On two cores the first line takes some 20 minutes, the second 25: most of them
-# TestDraftedTextIsPlain, which computes with one thread.
+# Takes hours on two cores, by what single runs took: most of them for the second
+# line, TestDraftedTextIsPlain, which computes with one thread.
 stress: archive $(SMOLS) ## what takes long: tests again and again, under the collector's and the race detector's eyes
 	$(GO) test -race -count 10 -timeout 60m $(PURE)
 	SORTES_STRESS=1 $(TEST) -timeout 120m -run 'Random|Soak|Bounds|DraftedText|RulesKeep' ./grammar ./cmd/gen

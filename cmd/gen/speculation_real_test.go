@@ -125,7 +125,7 @@ func TestDraftedTextIsPlain(t *testing.T) {
 	prompts, tokens, weights := 4, 40, []string{"F16", "Q8_0", "Q4_1"}
 	stress := os.Getenv("SORTES_STRESS") != ""
 	if stress {
-		prompts, tokens = 10, 100
+		prompts, tokens = 20, 100
 	}
 	for _, w := range weights {
 		o, m := openWith(t, "-m", smol(t, w), "-md", smol(t, "Q4_0"), "-c", "512", "--exact", "--spec-adaptive", "off")
