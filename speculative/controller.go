@@ -61,7 +61,9 @@ import (
 //
 // Above all stands an account of each text: a draft is made only if its whole
 // cost, should nothing of it stand, leaves the text behind plain decoding by no
-// more than two plain steps and half a per cent of its time so far.
+// more than half a per cent of its time so far and four plain steps, two where the
+// draft is a trial. A text whose drafts are expected to pay is so not given up after
+// a bad start, and one where nothing pays loses no more than trials cost.
 
 // ControllerOptions are the settings of a [Controller]. The zero value means
 // the defaults.
@@ -87,8 +89,9 @@ const (
 	nextTrial  = 16   // and before the second; then twice as many each time
 	lastTrial  = 128
 
-	allowance    = 2.0   // plain steps that a text may fall behind
-	regret       = 0.005 // and part of its time
+	allowance    = 2.0   // plain steps that a text may fall behind by trials,
+	confidence   = 4.0   // by drafts that are expected to pay,
+	regret       = 0.005 // and part of its time by either
 	readingAhead = 0.25  // of what a drafter has to read must be left of both
 	credit       = 8.0   // plain steps gained that are remembered, to be spent
 	rowGrowth    = 0.12  // T of one more row beyond those measured, in T(1)
@@ -275,7 +278,9 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 	shortest := max(1, c.options.Min)
 	longest = min(longest, max(shortest, 2*c.target.most()-b.Rows-1))
 	step := c.evaluation(b.Rows + 1)
-	afford := allowance*step/float64(b.Texts) + regret*t.plain - t.debt
+	account := regret*t.plain - t.debt
+	afford := account + allowance*step/float64(b.Texts)
+	trusted := account + confidence*step/float64(b.Texts)
 	rate := float64(b.Texts) / step
 	for d := range c.choices {
 		x := &c.choices[d]
@@ -287,7 +292,7 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 			rate = max(rate, n*(1+x.yield)/(step+n*x.cost))
 		default:
 			for g := shortest; g <= longest; g++ {
-				if x.price[g] <= afford {
+				if x.price[g] <= trusted {
 					rate = max(rate, c.throughput(x, d, g, b.Texts))
 				}
 			}
@@ -295,7 +300,7 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 	}
 
 	var plan, trial Plan
-	var most, fastest float64
+	var best, fastest float64
 	for d := range c.choices {
 		x := &c.choices[d]
 		threshold := pays
@@ -304,23 +309,21 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 		}
 		// What has piled up for the drafter to read is paid once. It is charged in
 		// full when it is known; all of it asked for before, no trial came any more.
-		reading := 0.0
+		reading, most := 0.0, afford
 		if !x.offered {
 			reading = readingAhead * c.draftTime(d, 0, max(0, catchingUp(t.lag[d])-1))
+			most = trusted
 		}
 		for g := shortest; g <= min(longest, x.longest); g++ {
-			if x.price[g]+reading > afford {
-				continue
-			}
-			stand, price, n := x.stand[g], x.price[g], g
+			cost, stand, price, n := x.price[g]+reading, x.stand[g], x.price[g], g
 			if x.open {
 				stand, price, n = x.yield, x.cost, longest
 			}
 			speed := (1 + stand/float64(b.Texts)) * step / (step + price)
-			if value := stand - rate*price; speed >= threshold && (plan.N == 0 || value > most) {
-				plan, most, t.speed = Plan{d, n}, value, speed
+			if value := stand - rate*price; speed >= threshold && cost <= most && (plan.N == 0 || value > best) {
+				plan, best, t.speed = Plan{d, n}, value, speed
 			}
-			if !x.offered && speed > fastest {
+			if !x.offered && cost <= afford && speed > fastest {
 				trial, fastest = Plan{d, n}, speed
 			}
 			if x.open {
@@ -330,14 +333,14 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 	}
 	if plan.N == 0 && trial.N > 0 && t.quiet >= t.gap {
 		t.trial = true
-		plan = trial
+		plan, trusted = trial, afford
 	}
 	switch x := &c.choices[plan.Drafter]; {
 	case plan.N == 0:
 	case x.offered:
 		t.expected = x.stand[plan.N] / t.trust[plan.Drafter].factor()
 	default:
-		c.begin(t, plan, rate, afford)
+		c.begin(t, plan, rate, trusted)
 	}
 	return plan
 }
