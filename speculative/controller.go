@@ -166,19 +166,6 @@ type Controller struct {
 	choices []choice // scratch, by drafter
 }
 
-// A choice is what a drafter has to propose for a round, by length.
-type choice struct {
-	offered bool // it is an offer
-	longest int
-	stand   []float64 // drafts expected to stand
-	price   []float64 // seconds that drafting and verifying them takes
-
-	// Of a draft that is weighed as it is made, the length is open: what it is
-	// expected to come to, and the seconds.
-	open        bool
-	yield, cost float64 // drafts expected to stand, and seconds
-}
-
 // textControl is what is known of a text.
 type textControl struct {
 	survival []survival // by drafter
@@ -408,53 +395,6 @@ func (c *Controller) baselineDue(t *textControl) bool {
 // probability that it has something to catch up on.
 func (c *Controller) draftTime(d, n int, behind float64) float64 {
 	return c.drafts[d].at(n, behind, draftShare*c.target.at(1, 0))
-}
-
-// appraise fills in what a drafter has to propose where a plain round takes step
-// seconds.
-func (c *Controller) appraise(x *choice, t *textControl, d int, offers []Offer, step float64) {
-	o := find(offers, d)
-	x.offered, x.longest = o != nil, c.options.Max
-	if !x.offered {
-		t.survival[d].sums(x.stand, &c.others[d])
-	} else {
-		x.longest = min(x.longest, len(o.Confidence))
-		survives := t.trust[d].factor()
-		for g := 1; g <= x.longest; g++ {
-			survives = min(1, survives*o.Confidence[g-1])
-			x.stand[g] = x.stand[g-1] + survives
-		}
-	}
-	for g := 1; g <= x.longest; g++ {
-		x.price[g] = max(0, c.evaluation(t.batch.Rows+1+g)-step)
-		if !x.offered {
-			x.price[g] += c.draftTime(d, g, x.stand[g]-x.stand[g-1])
-		}
-	}
-	if x.open = !x.offered && c.weighs[d]; x.open {
-		c.open(x, t, d, step)
-	}
-}
-
-// open fills in what drafts come to that are weighed: what they came to, and
-// before that what the best fixed length would.
-func (c *Controller) open(x *choice, t *textControl, d int, step float64) {
-	best := 1
-	for g := 2; g <= x.longest; g++ {
-		if (1+x.stand[g])*(step+x.price[best]) > (1+x.stand[best])*(step+x.price[g]) {
-			best = g
-		}
-	}
-	y := yield{1, x.stand[best], max(0, c.evaluation(t.batch.Rows+1+best)-step) / step, float64(best), x.stand[best] - x.stand[best-1]}
-	y = t.yields[d].blend(c.yields[d].blend(y, yieldWeight), yieldOfText)
-	x.yield = y.stand
-	x.cost = y.rows*step + y.asked*c.draftTime(d, 1, 0) + c.draftTime(d, 0, y.behind)
-}
-
-// throughput estimates the tokens a second if all texts draft so many.
-func (c *Controller) throughput(x *choice, d, g, texts int) float64 {
-	n := float64(texts)
-	return n * (1 + x.stand[g]) / (c.evaluation(texts*(1+g)) + n*c.draftTime(d, g, x.stand[g]-x.stand[g-1]))
 }
 
 // Evaluated takes in how long an evaluation of the target took that held
