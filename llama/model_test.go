@@ -63,6 +63,18 @@ func TestFactsOfTheRealModel(t *testing.T) {
 	}, f)
 }
 
+// Heads of 64 fit blocks of 32, those of 16 do not.
+func TestDraftKeyType(t *testing.T) {
+	require.Equal(t, TypeAuto, tinyModel(t, "llama").DraftKeyType())
+	want := TypeQ8_0
+	for _, d := range Devices() {
+		if d.Type == DeviceGPU {
+			want = TypeAuto
+		}
+	}
+	require.Equal(t, want, realModel(t).DraftKeyType())
+}
+
 func TestMetadata(t *testing.T) {
 	m := tinyModel(t, "llama")
 	for key, want := range map[string]string{

@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -54,6 +55,18 @@ func (t TensorType) String() string {
 }
 
 func (t TensorType) forCache() bool { return t >= 0 && int(t) < len(tensorTypes) }
+
+// DraftKeyType returns the type of the keys in a KV cache with which the model
+// drafts fastest: 8 bits on a CPU, which reads a cache of some hundred tokens a
+// fifth faster, where they fit the blocks of 32; else what TypeAuto is. A draft
+// decides no text, so that what it loses costs a little acceptance at most.
+func (m *Model) DraftKeyType() TensorType {
+	onGPU := slices.ContainsFunc(Devices(), func(d Device) bool { return d.Type == DeviceGPU })
+	if size := m.Facts().KeySize; onGPU || size == 0 || size%32 != 0 {
+		return TypeAuto
+	}
+	return TypeQ8_0
+}
 
 func (t TensorType) quantised() bool { return t >= TypeQ8_0 }
 

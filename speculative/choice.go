@@ -7,10 +7,10 @@ type choice struct {
 	stand   []float64 // drafts expected to stand
 	price   []float64 // seconds that drafting and verifying them takes
 
-	// Of a draft that is weighed as it is made, the length is open: what it is
-	// expected to come to, and the seconds.
+	// Of a draft that is weighed as it is made the length is open: drafts
+	// expected to stand, and seconds.
 	open        bool
-	yield, cost float64 // drafts expected to stand, and seconds
+	yield, cost float64
 }
 
 // appraise fills in what a drafter has to propose where a plain round takes step

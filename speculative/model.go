@@ -61,6 +61,16 @@ func (o ModelOptions) check(l eval.Limits) error {
 	return o.Rule.check()
 }
 
+// Branches returns in how many ways besides the first the drafts of a text go on
+// with Widths: what the target has to allow for each text ([Text].Branches).
+func (o ModelOptions) Branches() int {
+	n := 0
+	for _, w := range o.Widths {
+		n += w - 1
+	}
+	return n
+}
+
 // A Model is a Drafter: a small model that draws what it proposes through the
 // text's own sampler. It has a sequence for each slot, in which it evaluates
 // each token once: what is rejected is dropped, the rest stays for the next

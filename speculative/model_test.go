@@ -482,6 +482,12 @@ func TestModelBadRow(t *testing.T) {
 	}
 }
 
+func TestBranchesOfWidths(t *testing.T) {
+	for want, widths := range [][]int{nil, {2, 1}, {1, 3}, {3, 1, 2}} {
+		assert.Equal(t, want, ModelOptions{Widths: widths}.Branches(), "%v", widths)
+	}
+}
+
 func TestModelOptions(t *testing.T) {
 	for _, test := range []struct {
 		o    ModelOptions

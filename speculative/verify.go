@@ -33,9 +33,9 @@ type Verifier struct {
 }
 
 // Verify returns how many tokens of a draft stand under a rule, or of a tree the
-// place up to which it stands, and the token that follows. A draft may be empty: the token is then the plain text's.
-// at says the seed of the text and the position of its next token, where the
-// draft begins.
+// place up to which it stands, and the token that follows. A draft may be empty:
+// the token is then the plain text's. at says the seed of the text and the
+// position of its next token, where the draft begins.
 //
 // An error of the target after i tokens, where they stand, is returned with i
 // accepted, so that the text keeps them: it ends there for another reason if

@@ -38,23 +38,25 @@ func openOurs(ctx context.Context, path string, threads, tokens int, exact bool,
 		return nil, err
 	}
 	o := &ours{pool: pool, exact: exact, tokens: tokens, widths: widths, drafts: map[string]*speculative.Model{}}
-	o.target, err = o.open(ctx, path, llama.SessionOptions{Exact: exact})
+	model, err := o.open(ctx, path)
+	if err == nil {
+		o.target, err = o.session(model, llama.SessionOptions{Exact: exact})
+	}
 	if err != nil {
 		o.close()
 		return nil, err
 	}
-	o.vocab = o.models[0].Vocab()
+	o.vocab = model.Vocab()
 	return o, nil
 }
 
-// open opens a model and a session of it.
-func (o *ours) open(ctx context.Context, path string, options llama.SessionOptions) (*llama.Session, error) {
+// open opens a model.
+func (o *ours) open(ctx context.Context, path string) (*llama.Model, error) {
 	model, err := llama.Open(ctx, path, llama.ModelOptions{})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		o.models = append(o.models, model)
 	}
-	o.models = append(o.models, model)
-	return o.session(model, options)
+	return model, err
 }
 
 func (o *ours) session(model *llama.Model, options llama.SessionOptions) (*llama.Session, error) {
@@ -70,10 +72,7 @@ func (o *ours) session(model *llama.Model, options llama.SessionOptions) (*llama
 // openWide opens the session for trees. The others have one without branches,
 // as if there were no trees.
 func (o *ours) openWide() (err error) {
-	branches := 0
-	for _, n := range o.widths {
-		branches += n - 1
-	}
+	branches := speculative.ModelOptions{Widths: o.widths}.Branches()
 	o.wide, err = o.session(o.models[0], llama.SessionOptions{Unified: true, Branches: branches})
 	return err
 }
@@ -103,11 +102,15 @@ func (o *ours) draft(ctx context.Context, path string, rule speculative.Rule, wi
 	if d := o.drafts[key]; d != nil {
 		return d, nil
 	}
-	session, err := o.open(ctx, path, llama.SessionOptions{KeyType: llama.TypeQ8_0}) // as gen does
+	model, err := o.open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	if err := speculative.CheckVocab(o.vocab, o.models[len(o.models)-1].Vocab()); err != nil {
+	if err := speculative.CheckVocab(o.vocab, model.Vocab()); err != nil {
+		return nil, err
+	}
+	session, err := o.session(model, llama.SessionOptions{KeyType: model.DraftKeyType()})
+	if err != nil {
 		return nil, err
 	}
 	d, err := speculative.NewModel(session, speculative.ModelOptions{Rule: rule, Widths: widths, IsEnd: o.vocab.IsEOG})

@@ -203,7 +203,7 @@ func (s *console) value(name, arg, usage, flag string) consoleCommand {
 func (s *console) check() error {
 	o, limits := &s.o.speculation, s.c.session.Limits()
 	room := min(limits.Batch, limits.Outputs)/limits.Sequences - 1
-	wide, _ := o.wide()
+	wide := o.wide()
 	switch {
 	case s.o.predict == 0:
 		return errors.New("want 1 or more, or -1 for no limit")

@@ -192,14 +192,11 @@ func (m *models) newSession(ctx context.Context, x *llama.Model, o llama.Session
 	return s, err
 }
 
-// newDraftSession makes a session of a draft model. Where the type of its keys is
-// left open they have 8 bits, which go in blocks of 32, unless a GPU may be in use:
-// on a CPU that reads a cache of some hundred tokens a fifth faster, and a draft
-// decides no text.
+// newDraftSession makes a session of a draft model, with the fastest type of keys
+// where that is left open.
 func newDraftSession(ctx context.Context, x *llama.Model, o llama.SessionOptions) (*llama.Session, error) {
-	isGPU := func(d llama.Device) bool { return d.Type == llama.DeviceGPU }
-	if facts := x.Facts(); o.KeyType == llama.TypeAuto && facts.KeySize > 0 && facts.KeySize%32 == 0 && !slices.ContainsFunc(llama.Devices(), isGPU) {
-		o.KeyType = llama.TypeQ8_0
+	if o.KeyType == llama.TypeAuto {
+		o.KeyType = x.DraftKeyType()
 	}
 	return x.NewSessionContext(ctx, o)
 }
@@ -270,8 +267,7 @@ func (m *models) branches(o *options) int {
 	if !slices.Contains(m.drafters(o), drafterModel) || m.noTrees(o) != "" {
 		return 0
 	}
-	_, beside := o.speculation.wide()
-	return beside
+	return o.speculation.branches()
 }
 
 // noTrees says why the draft model's drafts are lines, or is empty where they

@@ -167,9 +167,9 @@ func (o *options) table() []*setting {
 		{names: "-fa, --flash-attn", arg: "on|off|auto", env: "LLAMA_ARG_FLASH_ATTN", group: groupModel,
 			value: onOffAuto(&o.session.FlashAttention, llama.FlashOn, llama.FlashOff, llama.FlashAuto),
 			usage: "fused attention kernel"},
-		{names: "-ctk, --cache-type-k", arg: "TYPE", env: "LLAMA_ARG_CACHE_TYPE_K", group: groupModel, value: tensorTypeValue(&o.session.KeyType),
+		{names: "-ctk, --cache-type-k", arg: "TYPE", env: "LLAMA_ARG_CACHE_TYPE_K", group: groupModel, value: tensorTypeValue(&o.session.KeyType, "f16"),
 			usage: "type of the keys in the KV cache: f16, bf16, f32, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl"},
-		{names: "-ctv, --cache-type-v", arg: "TYPE", env: "LLAMA_ARG_CACHE_TYPE_V", group: groupModel, value: tensorTypeValue(&o.session.ValueType),
+		{names: "-ctv, --cache-type-v", arg: "TYPE", env: "LLAMA_ARG_CACHE_TYPE_V", group: groupModel, value: tensorTypeValue(&o.session.ValueType, "f16"),
 			usage: "type of the values, likewise; quantised ones need flash attention"},
 		{names: "-kvo, --kv-offload", off: "-nkvo, --no-kv-offload", env: "LLAMA_ARG_KV_OFFLOAD", group: groupModel, value: switchValue(&o.session.CacheOnHost, false),
 			usage: "keep the KV cache on the GPU"},
@@ -342,42 +342,25 @@ func parseSplit(text string) ([]float32, error) {
 	return parts, nil
 }
 
-func tensorTypeValue(p *llama.TensorType) value {
+// tensorTypeValue is the type of a KV cache. unset is what stands for none: f16,
+// or auto, which can be given too.
+func tensorTypeValue(p *llama.TensorType, unset string) value {
+	allowed := "f16, bf16, f32, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl"
+	if unset == "auto" {
+		allowed = "auto, " + allowed
+	}
 	return value{
 		set: func(text string) error {
 			t, err := llama.ParseTensorType(text)
-			if err != nil || t == llama.TypeAuto {
-				return errors.New("want f16, bf16, f32, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl")
+			if err != nil || t == llama.TypeAuto && unset != "auto" {
+				return errors.New("want " + allowed)
 			}
 			*p = t
 			return nil
 		},
 		get: func() string {
 			if *p == llama.TypeAuto {
-				return "f16"
-			}
-			return p.String()
-		},
-	}
-}
-
-// draftTypeValue is a tensorTypeValue that begins as auto.
-func draftTypeValue(p *llama.TensorType) value {
-	v := tensorTypeValue(p)
-	return value{
-		set: func(text string) error {
-			if text == "auto" {
-				*p = llama.TypeAuto
-				return nil
-			}
-			if v.set(text) != nil {
-				return errors.New("want auto, f16, bf16, f32, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl")
-			}
-			return nil
-		},
-		get: func() string {
-			if *p == llama.TypeAuto {
-				return "auto"
+				return unset
 			}
 			return p.String()
 		},

@@ -105,9 +105,9 @@ func (o *options) speculationSettings() []*setting {
 			usage: "threads to draft with; -1 = as --threads"},
 		{names: "-tbd, --spec-draft-threads-batch, --threads-batch-draft", arg: "N", value: threadsValue(&s.batchThreads),
 			usage: "threads for the draft model to read a prompt with; -1 = as --spec-draft-threads, or without it as --threads-batch"},
-		{names: "-ctkd, --spec-draft-type-k, --cache-type-k-draft", arg: "TYPE", env: "LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K", value: draftTypeValue(&s.keyType),
+		{names: "-ctkd, --spec-draft-type-k, --cache-type-k-draft", arg: "TYPE", env: "LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K", value: tensorTypeValue(&s.keyType, "auto"),
 			usage: "type of the keys in the draft model's KV cache, as --cache-type-k; auto = q8_0 on a CPU where the model allows it, which is faster, else f16"},
-		{names: "-ctvd, --spec-draft-type-v, --cache-type-v-draft", arg: "TYPE", env: "LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V", value: tensorTypeValue(&s.valueType),
+		{names: "-ctvd, --spec-draft-type-v, --cache-type-v-draft", arg: "TYPE", env: "LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V", value: tensorTypeValue(&s.valueType, "f16"),
 			usage: "type of its values, as --cache-type-v"},
 		shortest,
 		{names: "--spec-ngram-context-max", arg: "N", value: intValue(&s.longest, 1, largestContext, "1 to 32 tokens"),
@@ -209,25 +209,28 @@ func widthsValue(p *[]int) value {
 	}
 }
 
-// wide returns the tokens at the positions that have a width, and how many of
-// them stand beside the first of their position: the leaves of a tree besides
-// one.
-func (s *speculationOptions) wide() (tokens, beside int) {
+// wide returns how many tokens stand at the positions that have a width.
+func (s *speculationOptions) wide() int {
+	tokens := 0
 	for _, n := range s.widths {
-		tokens, beside = tokens+n, beside+n-1
+		tokens += n
 	}
-	return tokens, beside
+	return tokens
+}
+
+// branches returns in how many ways besides the first a draft goes on.
+func (s *speculationOptions) branches() int {
+	return speculative.ModelOptions{Widths: s.widths}.Branches()
 }
 
 // noTrees says why a draft model's drafts are lines, or is empty where they are
 // trees.
 func (o *options) noTrees() string {
 	s := &o.speculation
-	_, beside := s.wide()
 	switch {
 	case len(s.widths) == 0:
 		return "without --spec-draft-widths"
-	case beside == 0:
+	case s.branches() == 0:
 		return "with one token at each position, which is a line"
 	case len(o.contrast.amateurs) > 0:
 		return "with --cd-model, where drafts are lines"
@@ -285,7 +288,7 @@ func (o *options) resolveSpeculation() error {
 // checkWidths refuses trees that do not go with the other settings.
 func (o *options) checkWidths() error {
 	s := &o.speculation
-	switch tokens, _ := s.wide(); {
+	switch tokens := s.wide(); {
 	case tokens > s.most:
 		return badUsage("--spec-draft-widths %s: %d tokens together: want at most --spec-draft-n-max, which is %d",
 			o.find("--spec-draft-widths").get(), tokens, s.most)
