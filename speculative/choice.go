@@ -19,10 +19,10 @@ func (c *Controller) appraise(x *choice, t *textControl, d int, offers []Offer, 
 	o := find(offers, d)
 	x.offered, x.longest = o != nil, c.options.Max
 	if !x.offered {
-		t.survival[d].sums(x.stand, &c.others[d])
+		t.drafters[d].survival.sums(x.stand, &c.drafters[d].survival)
 	} else {
 		x.longest = min(x.longest, len(o.Confidence))
-		survives := t.trust[d].factor()
+		survives := t.drafters[d].trust.factor()
 		for g := 1; g <= x.longest; g++ {
 			survives = min(1, survives*o.Confidence[g-1])
 			x.stand[g] = x.stand[g-1] + survives
@@ -34,7 +34,7 @@ func (c *Controller) appraise(x *choice, t *textControl, d int, offers []Offer, 
 			x.price[g] += c.draftTime(d, g, x.stand[g]-x.stand[g-1])
 		}
 	}
-	if x.open = !x.offered && c.weighs[d]; x.open {
+	if x.open = !x.offered && c.drafters[d].weighs; x.open {
 		c.open(x, t, d, step)
 	}
 }
@@ -49,7 +49,7 @@ func (c *Controller) open(x *choice, t *textControl, d int, step float64) {
 		}
 	}
 	y := yield{1, x.stand[best], max(0, c.evaluation(t.batch.Rows+1+best)-step) / step, float64(best), x.stand[best] - x.stand[best-1]}
-	y = t.yields[d].blend(c.yields[d].blend(y, yieldWeight), yieldOfText)
+	y = t.drafters[d].yield.blend(c.drafters[d].yield.blend(y, yieldWeight), yieldOfText)
 	x.yield = y.stand
 	x.cost = y.rows*step + y.asked*c.draftTime(d, 1, 0) + c.draftTime(d, 0, y.behind)
 }

@@ -152,25 +152,26 @@ func (r Round) depth() int {
 // [Text]; a text begins with the first call for its slot after End.
 type Controller struct {
 	options  ControllerOptions
-	drafters int
-	target   costs        // of an evaluation, by rows
-	drafts   []draftCosts // by drafter
-	others   []survival   // of texts so far, by drafter
+	target   costs // of an evaluation, by rows
+	drafters []drafterControl
 	texts    []*textControl
-
-	weighs   []bool       // by drafter, whether its last draft was weighed; see pace
-	sureness []sureness   // by drafter
-	yields   []yield      // of texts so far, by drafter
 	drafting *textControl // whose draft is under way
 
 	choices []choice // scratch, by drafter
 }
 
+// drafterControl is what is known of a drafter, from all texts so far.
+type drafterControl struct {
+	costs    draftCosts
+	survival survival
+	weighs   bool // whether its last draft was weighed; see pace
+	sureness sureness
+	yield    yield
+}
+
 // textControl is what is known of a text.
 type textControl struct {
-	survival []survival // by drafter
-	trust    []reliance
-	lag      []int   // tokens of the text that a drafter has not read
+	drafters []drafterOfText
 	debt     float64 // seconds behind plain decoding, less than 0 if before
 	plain    float64 // seconds that plain decoding would have taken
 	since    int     // rounds since the last plain one
@@ -181,9 +182,16 @@ type textControl struct {
 	batch    Batch
 	expected float64 // drafts to stand of the offer taken
 	pace     pace    // of the draft under way
-	yields   []yield // by drafter
-	clarity  []tally // by drafter: chances to stand of tokens weighed
-	falls    []falls // by drafter
+}
+
+// drafterOfText is what is known of a drafter from one text.
+type drafterOfText struct {
+	survival survival
+	trust    reliance
+	lag      int // tokens of the text that it has not read
+	yield    yield
+	clarity  tally // chances to stand of tokens weighed
+	falls    falls
 }
 
 // reliance compares what an Estimator said would stand with what stood.
@@ -211,12 +219,8 @@ func NewController(drafters int, o ControllerOptions) (*Controller, error) {
 		choices[i].price = make([]float64, o.Max+1)
 	}
 	return &Controller{
-		options: o, drafters: drafters,
-		drafts:   make([]draftCosts, drafters),
-		others:   make([]survival, drafters),
-		weighs:   make([]bool, drafters),
-		sureness: make([]sureness, drafters),
-		yields:   make([]yield, drafters),
+		options:  o,
+		drafters: make([]drafterControl, drafters),
 		choices:  choices,
 	}, nil
 }
@@ -229,15 +233,7 @@ func (c *Controller) text(slot int) *textControl {
 		c.texts = append(c.texts, nil)
 	}
 	if c.texts[slot] == nil {
-		c.texts[slot] = &textControl{
-			survival: make([]survival, c.drafters),
-			trust:    make([]reliance, c.drafters),
-			lag:      make([]int, c.drafters),
-			yields:   make([]yield, c.drafters),
-			clarity:  make([]tally, c.drafters),
-			falls:    make([]falls, c.drafters),
-			gap:      firstTrial,
-		}
+		c.texts[slot] = &textControl{drafters: make([]drafterOfText, len(c.drafters)), gap: firstTrial}
 	}
 	return c.texts[slot]
 }
@@ -298,7 +294,7 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 		// full when it is known; all of it asked for before, no trial came any more.
 		reading, most := 0.0, afford
 		if !x.offered {
-			reading = readingAhead * c.draftTime(d, 0, max(0, catchingUp(t.lag[d])-1))
+			reading = readingAhead * c.draftTime(d, 0, max(0, catchingUp(t.drafters[d].lag)-1))
 			most = trusted
 		}
 		for g := shortest; g <= min(longest, x.longest); g++ {
@@ -325,7 +321,7 @@ func (c *Controller) Plan(slot int, b Batch, offers []Offer) Plan {
 	switch x := &c.choices[plan.Drafter]; {
 	case plan.N == 0:
 	case x.offered:
-		t.expected = x.stand[plan.N] / t.trust[plan.Drafter].factor()
+		t.expected = x.stand[plan.N] / t.drafters[plan.Drafter].trust.factor()
 	default:
 		c.begin(t, plan, rate, trusted)
 	}
@@ -394,7 +390,7 @@ func (c *Controller) baselineDue(t *textControl) bool {
 // draftTime estimates the seconds that a drafter takes for n tokens, with the
 // probability that it has something to catch up on.
 func (c *Controller) draftTime(d, n int, behind float64) float64 {
-	return c.drafts[d].at(n, behind, draftShare*c.target.at(1, 0))
+	return c.drafters[d].costs.at(n, behind, draftShare*c.target.at(1, 0))
 }
 
 // Evaluated takes in how long an evaluation of the target took that held
@@ -411,10 +407,6 @@ func (c *Controller) Observe(r Round) Round {
 	r.Plain = time.Duration(float64(r.Accepted+1) * token * float64(time.Second))
 	t.plain += float64(r.Accepted+1) * token
 
-	for i := range t.trust {
-		t.trust[i].expected *= trustFade
-		t.trust[i].stood *= trustFade
-	}
 	t.since++
 	if r.Drafted == 0 {
 		t.since = 0
@@ -423,25 +415,29 @@ func (c *Controller) Observe(r Round) Round {
 	if r.Asked > 0 {
 		t.quiet = 0
 	}
-	for d := range t.lag {
-		t.lag[d] += r.Accepted + 1
+	for d := range t.drafters {
+		own := &t.drafters[d]
+		own.trust.expected *= trustFade
+		own.trust.stood *= trustFade
+		own.lag += r.Accepted + 1
 	}
 	if r.Asked == 0 {
 		return r
 	}
+	own := &t.drafters[r.Drafter]
 	price := max(0, c.evaluation(t.batch.Rows+1+r.Drafted)-step)
 	if r.Offered {
-		t.trust[r.Drafter].expected += t.expected
-		t.trust[r.Drafter].stood += float64(r.Accepted)
+		own.trust.expected += t.expected
+		own.trust.stood += float64(r.Accepted)
 	} else {
-		behind := catchingUp(t.lag[r.Drafter] - r.Accepted - 1) // what it was before the round
+		behind := catchingUp(own.lag - r.Accepted - 1) // what it was before the round
 		if t.pace.asked > 0 {
 			c.weighed(t, r.Drafted, r.Accepted, price/step, behind)
 		}
 		price += c.learn(t, r, behind)
-		t.lag[r.Drafter] = 1
+		own.lag = 1
 		if r.Accepted == r.Drafted && t.pace.asked <= r.Drafted { // the last draft was not read
-			t.lag[r.Drafter] = 2
+			own.lag = 2
 		}
 	}
 	t.debt = max(t.debt+price-float64(r.Accepted)*token, -credit*token)
@@ -452,14 +448,15 @@ func (c *Controller) Observe(r Round) Round {
 // cost. A drafter that gave nothing counts as one that was wrong.
 func (c *Controller) learn(t *textControl, r Round, behind float64) float64 {
 	d := r.Drafter
-	c.weighs[d] = t.pace.asked > 0
+	x, own := &c.drafters[d], &t.drafters[d]
+	x.weighs = t.pace.asked > 0
 	if t.trial {
-		t.survival[d].fade()
-		t.yields[d] = t.yields[d].times(.5)
+		own.survival.fade()
+		own.yield = own.yield.times(.5)
 	}
 	if depth := max(r.depth(), 1-t.pace.asked); depth > 0 {
-		t.survival[d].observe(depth, r.Accepted, survivalMemory)
-		c.others[d].observe(depth, r.Accepted, survivalOfOthers)
+		own.survival.observe(depth, r.Accepted, survivalMemory)
+		x.survival.observe(depth, r.Accepted, survivalOfOthers)
 	}
 	switch {
 	case r.Accepted > 0:
@@ -471,7 +468,7 @@ func (c *Controller) learn(t *textControl, r Round, behind float64) float64 {
 	if n == 0 {
 		return r.Draft.Seconds()
 	}
-	c.drafts[d].observe(n, behind, r.Draft.Seconds(), draftShare*c.target.at(1, 0))
+	x.costs.observe(n, behind, r.Draft.Seconds(), draftShare*c.target.at(1, 0))
 	return c.draftTime(d, n, behind)
 }
 

@@ -291,9 +291,9 @@ func TestOffersThatPromiseTooMuch(t *testing.T) {
 func TestTextsTogether(t *testing.T) {
 	c := timed(t, 1)
 	x := c.text(0)
-	x.survival[0].all = tally{hits: 8e6, trials: 1e7}
+	x.drafters[0].survival.all = tally{hits: 8e6, trials: 1e7}
 	x.debt = -1
-	c.drafts[0] = draftCosts{nn: 1e6}
+	c.drafters[0].costs = draftCosts{nn: 1e6}
 	assert.Equal(t, Plan{0, 4}, c.Plan(0, Batch{Texts: 2, Rows: 1, Room: 16}, nil))
 	// Alone, 1 + .8 + ... tokens in 10 + g ms are most, .247 in a ms, for 6.
 	assert.Equal(t, Plan{0, 6}, c.Plan(0, Batch{Texts: 1, Room: 16}, nil))

@@ -35,10 +35,10 @@ type pace struct {
 
 // begin starts the draft of a plan.
 func (c *Controller) begin(t *textControl, plan Plan, rate, budget float64) {
-	prior := c.others[plan.Drafter].all.blend(firstChance, firstWeight)
+	prior := c.drafters[plan.Drafter].survival.all.blend(firstChance, firstWeight)
 	t.pace = pace{
 		drafter: plan.Drafter, longest: plan.N, rows: t.batch.Rows + 1, rate: rate, budget: budget, survives: 1,
-		chance: t.clarity[plan.Drafter].blend(prior, textWeight),
+		chance: t.drafters[plan.Drafter].clarity.blend(prior, textWeight),
 	}
 	c.drafting = t
 }
@@ -53,9 +53,10 @@ func (c *Controller) weigh(p float64) (propose, goOn bool) {
 	w.asked++
 	token := c.draftTime(w.drafter, 1, 0)
 	row := c.evaluation(w.rows+w.proposed+1) - c.evaluation(w.rows+w.proposed)
-	foretold := c.sureness[w.drafter].chance(p)
-	chance := t.falls[w.drafter].correct(foretold)
-	t.clarity[w.drafter].add(chance, clarityMemory)
+	own := &t.drafters[w.drafter]
+	foretold := c.drafters[w.drafter].sureness.chance(p)
+	chance := own.falls.correct(foretold)
+	own.clarity.add(chance, clarityMemory)
 	survives := w.survives * chance
 	beyond := c.beyond(w, survives, w.proposed+1)
 	w.spent += token
@@ -97,13 +98,14 @@ func (c *Controller) beyond(w *pace, survives float64, n int) float64 {
 // how many of them stood.
 func (c *Controller) weighed(t *textControl, drafted, accepted int, rows, behind float64) {
 	w := &t.pace
+	x, own := &c.drafters[w.drafter], &t.drafters[w.drafter]
 	for i := range min(drafted, accepted+1, w.proposed) {
-		c.sureness[w.drafter].count(w.weights[i], i < accepted)
-		t.falls[w.drafter].count(w.foretold[i], i < accepted)
+		x.sureness.count(w.weights[i], i < accepted)
+		own.falls.count(w.foretold[i], i < accepted)
 	}
 	y := yield{1, w.stand, rows, float64(w.asked), behind}
-	t.yields[w.drafter].count(y, yieldMemory)
-	c.yields[w.drafter].count(y, yieldOfOthers)
+	own.yield.count(y, yieldMemory)
+	x.yield.count(y, yieldOfOthers)
 }
 
 // sureness says how often tokens stand by what the drafter says of them, in

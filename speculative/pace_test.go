@@ -19,10 +19,10 @@ import (
 // known of. Tokens that the drafter gives p*p stand with p.
 func paced(t *testing.T, longest int, budget float64) *Controller {
 	c := timed(t, 1)
-	c.drafts[0] = draftCosts{nn: 1e9, ny: 1e9 * .002}
+	c.drafters[0].costs = draftCosts{nn: 1e9, ny: 1e9 * .002}
 	x := c.text(0)
 	x.batch = Batch{Texts: 1}
-	x.clarity[0] = tally{hits: 5e8, trials: 1e9}
+	x.drafters[0].clarity = tally{hits: 5e8, trials: 1e9}
 	c.begin(x, Plan{0, longest}, 100, budget)
 	return c
 }
@@ -76,11 +76,11 @@ func TestWeighingLooksBehindAStep(t *testing.T) {
 			}
 		}
 	}
-	c.drafts[0] = draftCosts{nn: 1e9} // drafting costs nothing
+	c.drafters[0].costs = draftCosts{nn: 1e9} // drafting costs nothing
 	last := func(longest int, p float64) bool {
 		x := c.text(0)
 		x.batch = Batch{Texts: 1}
-		x.clarity[0] = tally{hits: 9e8, trials: 1e9}
+		x.drafters[0].clarity = tally{hits: 9e8, trials: 1e9}
 		c.begin(x, Plan{0, longest}, 100, 1)
 		for range 2 {
 			propose, goOn := c.weigh(1)
@@ -140,7 +140,7 @@ func weighOne(c *Controller, p float64) (propose, goOn bool) {
 // this text, whether they were proposed or not.
 func TestWeighingLearnsHowClearATextIs(t *testing.T) {
 	c := paced(t, 4, 1)
-	c.text(0).clarity[0] = tally{}
+	c.text(0).drafters[0].clarity = tally{}
 	_, goOn := weighOne(c, .81)
 	assert.True(t, goOn, "at first .65: .9 * .65 is more than .3")
 	for range 100 {
@@ -164,21 +164,21 @@ func TestWeighedRounds(t *testing.T) {
 		propose, _ := c.weigh(p)
 		require.True(t, propose)
 	}
-	c.drafts[0] = draftCosts{}
+	c.drafters[0].costs = draftCosts{}
 	c.Observe(Round{Asked: 3, Drafted: 3, Accepted: 1, Draft: 9 * time.Millisecond})
-	assert.Equal(t, tally{1, 2}, *c.sureness[0].class(.81))
-	assert.InDelta(t, .1*.98+.1, x.falls[0].foretold, 1e-12)
-	assert.EqualValues(t, 1, x.falls[0].seen)
-	assert.Equal(t, tally{1, 2}, x.survival[0].all)
-	assert.EqualValues(t, 9, c.drafts[0].nn, "3 tokens")
+	assert.Equal(t, tally{1, 2}, *c.drafters[0].sureness.class(.81))
+	assert.InDelta(t, .1*.98+.1, x.drafters[0].falls.foretold, 1e-12)
+	assert.EqualValues(t, 1, x.drafters[0].falls.seen)
+	assert.Equal(t, tally{1, 2}, x.drafters[0].survival.all)
+	assert.EqualValues(t, 9, c.drafters[0].costs.nn, "3 tokens")
 
 	propose, _ := weighOne(c, 0)
 	require.False(t, propose)
-	before := c.drafts[0].nn
+	before := c.drafters[0].costs.nn
 	c.Observe(Round{Asked: 4, Draft: 3 * time.Millisecond})
-	assert.Equal(t, tally{1, 2}, x.survival[0].all)
-	assert.InDelta(t, 1+draftFade*before, c.drafts[0].nn, 1e-12, "one token")
-	assert.EqualValues(t, 4, x.yields[0].asked)
+	assert.Equal(t, tally{1, 2}, x.drafters[0].survival.all)
+	assert.InDelta(t, 1+draftFade*before, c.drafters[0].costs.nn, 1e-12, "one token")
+	assert.EqualValues(t, 4, x.drafters[0].yield.asked)
 	assert.InDelta(t, 3e-3, c.draftTime(0, 1, 0), 1e-3)
 }
 
@@ -187,7 +187,7 @@ func TestWeighingFollowsTheText(t *testing.T) {
 	c := paced(t, 4, 1)
 	_, goOn := weighOne(c, .25)
 	assert.False(t, goOn, ".28 < .3")
-	c.text(0).falls[0] = falls{foretold: 6}
+	c.text(0).drafters[0].falls = falls{foretold: 6}
 	_, goOn = weighOne(c, .25)
 	assert.True(t, goOn, "1-.5*2/8 is .875")
 }
@@ -196,9 +196,9 @@ func TestWeighingFollowsTheText(t *testing.T) {
 // ms are what a draft of open length comes to.
 func TestOpenLength(t *testing.T) {
 	c := paced(t, 4, 1)
-	c.weighs[0] = true
+	c.drafters[0].weighs = true
 	x := c.text(0)
-	x.yields[0] = yield{1, 2, .5, 3, 0}.times(1e9)
+	x.drafters[0].yield = yield{1, 2, .5, 3, 0}.times(1e9)
 	c.Plan(0, Batch{Texts: 1, Room: 16}, nil)
 	assert.InDelta(t, 2, c.choices[0].yield, 1e-6)
 	assert.InDelta(t, 11e-3, c.choices[0].cost, 1e-6)
@@ -369,7 +369,7 @@ func TestCascadeWeighs(t *testing.T) {
 	require.NoError(t, err)
 	c.controller = timed(t, 1)
 	c.weigh = c.controller.weigh
-	c.controller.drafts[0] = draftCosts{nn: 1e9, ny: 1e9 * .002}
+	c.controller.drafters[0].costs = draftCosts{nn: 1e9, ny: 1e9 * .002}
 	var stood float64
 	for i := range 3 {
 		d, r, err := c.Draft(t.Context(), Text{History: []int32{1}}, Batch{Texts: 1, Room: 9})
@@ -382,8 +382,8 @@ func TestCascadeWeighs(t *testing.T) {
 		r.Accepted = r.Drafted
 		stood += float64(r.Accepted)
 		c.controller.Observe(r)
-		assert.InDelta(t, stood, c.controller.sureness[0].class(.9).hits, 1e-12)
-		assert.EqualValues(t, i+1, c.controller.yields[0].rounds)
+		assert.InDelta(t, stood, c.controller.drafters[0].sureness.class(.9).hits, 1e-12)
+		assert.EqualValues(t, i+1, c.controller.drafters[0].yield.rounds)
 	}
 
 	c, err = NewCascade(ControllerOptions{Fixed: true, Max: 5}, a)
