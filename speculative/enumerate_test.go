@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sortes-llm/sortes/sampler"
@@ -86,6 +87,28 @@ func (e *enumerator) choose(k key, weights []float64, total float64) int {
 		}
 	}
 	return index[e.split(k, edges[:len(edges)-1]...)]
+}
+
+// pairsFollow checks the law of the first two tokens of a text, over a vocabulary
+// of 3. round returns what one round comes to; plain rounds complete it.
+func pairsFollow(t *testing.T, p language, name string, round func(e *enumerator) []int32) {
+	t.Helper()
+	got := map[string]float64{}
+	var e enumerator
+	e.runs(func() {
+		text := round(&e)
+		for len(text) < 2 {
+			plain := &tableTarget{c: &e, p: p, cache: text, pos: len(text)}
+			x, _ := plain.Pick(0)
+			text = append(text, x)
+		}
+		got[fmt.Sprint(text[:2])] += e.mass
+	})
+	for a := range int32(3) {
+		for b := range int32(3) {
+			assert.InDelta(t, p(nil).ProbOf(a)*p([]int32{a}).ProbOf(b), got[fmt.Sprint([]int32{a, b})], exact, name)
+		}
+	}
 }
 
 // weightsOf returns the probabilities of d.

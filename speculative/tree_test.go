@@ -1,7 +1,6 @@
 package speculative
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -347,29 +346,16 @@ func TestTreeDraftsBesideErrors(t *testing.T) {
 		"pairs": func(prefix []int32) bool { return len(prefix) == 2 && (prefix[0]+prefix[1])%2 == 0 },
 		"first": func(prefix []int32) bool { return len(prefix) == 1 && prefix[0] == 1 },
 	} {
-		got := map[string]float64{}
-		var e enumerator
-		e.runs(func() {
-			d := shape{2, 1, 1}.grow(&game{q: q}, &e, nil, false).draft()
-			place, next, err := production(Block)(&e, treeTarget{p, d, lost}, d, sampler.Draw{})
+		pairsFollow(t, p, name, func(e *enumerator) []int32 {
+			d := shape{2, 1, 1}.grow(&game{q: q}, e, nil, false).draft()
+			place, next, err := production(Block)(e, treeTarget{p, d, lost}, d, sampler.Draw{})
 			text := d.AppendPath(nil, place)
-			if err == nil {
-				text = append(text, next)
-			} else {
+			if err != nil {
 				require.ErrorIs(t, err, errBoom)
+				return text
 			}
-			for len(text) < 2 { // complete it by plain rounds
-				plain := &tableTarget{c: &e, p: p, cache: text, pos: len(text)}
-				x, _ := plain.Pick(0)
-				text = append(text, x)
-			}
-			got[fmt.Sprint(text[:2])] += e.mass
+			return append(text, next)
 		})
-		for a := range int32(3) {
-			for b := range int32(3) {
-				assert.InDelta(t, p(nil).ProbOf(a)*p([]int32{a}).ProbOf(b), got[fmt.Sprint([]int32{a, b})], exact, name)
-			}
-		}
 	}
 }
 
