@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/sortes-llm/sortes/generate"
-	"github.com/sortes-llm/sortes/llama"
 )
 
 // compareOptions are the settings of a comparison besides those of the text.
@@ -72,13 +71,7 @@ func strategiesValue(p *string) value {
 
 // compare runs a comparison, or without a prompt a console for many.
 func (a *app) compare(o *compareOptions) error {
-	if err := a.log.configure(o.options); err != nil {
-		return err
-	}
-	if err := checkCPU(llama.Versions()); err != nil {
-		return err
-	}
-	if err := o.addServers(); err != nil {
+	if err := a.begin(o.options); err != nil {
 		return err
 	}
 	if err := o.resolveComparison(); err != nil {

@@ -37,13 +37,7 @@ func (a *app) generate(o *options) error {
 	case o.version:
 		return a.version(false)
 	}
-	if err := a.log.configure(o); err != nil {
-		return err
-	}
-	if err := checkCPU(llama.Versions()); err != nil {
-		return err
-	}
-	if err := o.addServers(); err != nil {
+	if err := a.begin(o); err != nil {
 		return err
 	}
 	if o.listDevices {
@@ -151,6 +145,18 @@ func (a *app) generate(o *options) error {
 		err = a.finish(o, out, sum, err)
 	}
 	return errors.Join(err, o.speculation.saveLookupCache(m.lookup), cache.save(append(tokens, ids...), len(tokens)))
+}
+
+// begin does what comes before the settings are resolved: the log, whether this
+// CPU can run the archive, and devices of other machines.
+func (a *app) begin(o *options) error {
+	if err := a.log.configure(o); err != nil {
+		return err
+	}
+	if err := checkCPU(llama.Versions()); err != nil {
+		return err
+	}
+	return o.addServers()
 }
 
 // stream writes the text of a request as it is generated, and returns its
